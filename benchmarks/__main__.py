@@ -1,8 +1,7 @@
-"""Run a benchmark: `python -m benchmarks NAME [options]`. Without a name, list the questions that they answer.
-
-Each prints one JSON line last and exits with status 1 if its claim does not hold. --save keeps the result with the
-machine, --short only checks that it runs, --against FILE compares times with an earlier result.
-"""
+"""Run a benchmark: `python -m benchmarks NAME [options]`. Without a name, list the questions they answer. Each
+benchmark prints one JSON line last and exits with status 1 if its claim does not hold. --save keeps the result
+with the machine's description, --short only checks that the benchmark runs, --against FILE compares times with an
+earlier result."""
 
 import ast
 import runpy
@@ -22,7 +21,6 @@ def benchmarks() -> dict[str, Path]:
 
 
 def main() -> None:
-    """List, run one, or run all that need no GPU."""
     found, name = benchmarks(), sys.argv[1] if len(sys.argv) > 1 else ""
     if name == "all":
         names = [each for each in found if each not in NEEDS_A_GPU]

@@ -1,8 +1,8 @@
-"""A benchmark's times against those of an earlier result: which ones moved beyond noise.
+"""Compare a benchmark's times with an earlier result and report changes beyond noise.
 
-Noise is read from blocks of consecutive rounds within each run (see `benchmarks.turns`): the ratio of the two medians,
-divided by how much slower the control was, gets a 99 % interval by drawing blocks of both runs. Less than `LEAST` is
-never called a change, because two runs also differ in ways that no block shows, such as where memory came to lie.
+Noise is estimated from blocks of consecutive rounds within each run (see `benchmarks.turns`). The ratio of the two
+medians is divided by the control's slowdown and gets a 99 % interval by resampling blocks of both runs. Changes below
+`LEAST` are never reported, because two runs also differ in ways that no block shows, such as memory placement.
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,18 @@ from benchmarks.turns import CONTROL, RESAMPLES, SEED
 
 LEAST = 0.05
 SAME = ("cpu", "cores", "gpu", "system")
-"""What must be equal of the machines for times to be comparable."""
+"""Properties that must be equal for two machines' times to be comparable."""
 VOICE = "voice_sha256"
-"""Of a result: the content of what was timed; must be equal too."""
+"""Hash of the timed voice; must be equal too."""
 AUDIO, BLOCKS = "audio_s", "blocks_ms"
-"""Of a cell: seconds of audio, which must be equal, and the medians of its rounds."""
+"""Keys of a cell: seconds of audio, which must be equal, and the medians of its blocks of rounds."""
 
 
 def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Two verdicts of `benchmarks.report.finish` -> what moved, or `{"not comparable": why}`.
+    """Compare two verdicts of `benchmarks.report.finish`.
 
-    Each row: `{what, ratio, ci99}`; ratio is time now over time then, so above 1 is slower.
+    Returns the changes, or `{"not comparable": why}`. Each row is `{what, ratio, ci99}`; a ratio (time now over
+    time then) above 1 is slower.
     """
     fixed = [
         {key: verdict["machine"].get(key) for key in SAME}
@@ -65,8 +66,10 @@ def _medians(blocks: NDArray[np.float64], draw: np.random.Generator) -> NDArray[
 
 
 def _cells(found: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of this key in a result, with its path. The path's last part is who was timed; a / in a name becomes
-    a colon."""
+    """Every value with this key in a result, with its path.
+
+    The path's last part names the timed candidate; a / in a name becomes a colon.
+    """
     if isinstance(found, dict):
         if key in found:
             yield path, found[key]

@@ -1,7 +1,5 @@
-"""Processes that benchmarks start: their environment, the job they are given and the answer they print.
-
-Imports no torch: it would show in the memory that a process measures of itself.
-"""
+"""Processes started by benchmarks: their environment, job and printed answer. Imports no torch, which would show
+in a process's own memory figures."""
 
 import json
 import os
@@ -18,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def ask(module: str, *words: str, job: Any = None, **environment: str) -> Any:
-    """Run `python -m module words` with `job` as JSON on stdin; the JSON in the last line of stdout. Raises
+    """Run `python -m module words` with `job` as JSON on stdin; return the JSON in the last line of stdout. Raises
     SonorantError if the process fails."""
     done = subprocess.run(
         [sys.executable, "-m", module, *words],
@@ -33,13 +31,13 @@ def ask(module: str, *words: str, job: Any = None, **environment: str) -> Any:
 
 
 def answer(job: Callable[..., Any], tasks: Mapping[str, Callable[[Any], Any]]) -> None:
-    """The other side of `ask`: do the task that argv[1] names with the job on stdin, and print what it returns."""
+    """Counterpart of `ask`: run the task named by argv[1] with the job from stdin, and print its result."""
     print(json.dumps(tasks[sys.argv[1]](job(**json.load(sys.stdin)))))
 
 
 def memory_mib(key: str) -> float | None:
-    """MiB of this process: VmRSS now, VmHWM at most so far; None where the system does not say. getrusage would count
-    the peak of the process that started this one too."""
+    """MiB of this process: VmRSS now, VmHWM at its peak; None if the system does not report it. getrusage would
+    include the parent's peak."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -48,5 +46,5 @@ def memory_mib(key: str) -> float | None:
 
 
 def torchrun(*words: object, worker: str = "sonorant.training.worker") -> list[str]:
-    """The command that starts ranks of `worker`, as the stages start theirs; its settings are in the environment."""
+    """Command that starts ranks of `worker` as the stages do; its settings are in the environment."""
     return [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, *map(str, words)]

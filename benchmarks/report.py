@@ -1,4 +1,4 @@
-"""What all benchmarks share: the command line, the machine's description, and the verdict at the end."""
+"""Shared by all benchmarks: the command line, the machine's description, and the verdict."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def command(doc: str | None) -> argparse.ArgumentParser:
 
 
 def options(parser: argparse.ArgumentParser, short: dict[str, Any]) -> argparse.Namespace:
-    """Parse a benchmark's command line, with --save and --short; `short` holds the defaults of the short form."""
+    """Parse a benchmark's command line with --save and --short; `short` holds the short form's defaults."""
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/<name>.json")
     parser.add_argument(
         "--against", type=Path, metavar="FILE", help="an earlier result: print which times moved beyond noise"
@@ -54,11 +54,11 @@ def options(parser: argparse.ArgumentParser, short: dict[str, Any]) -> argparse.
 def finish(
     name: str, result: dict[str, Any], claims: dict[str, bool], given: argparse.Namespace, *, measures: bool = True
 ) -> None:
-    """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
+    """Print the verdict as the last line, in JSON, and exit with status 1 if a claim does not hold.
 
     `claims` maps each claim, in words, to whether it held. --save also writes the verdict to
-    benchmarks/results/<name>.json, with the commit. In the short form, claims about measurements (times, memory, words)
-    may fail; claims about bits (`measures` is false) may not.
+    benchmarks/results/<name>.json, with the commit. In the short form, claims about measurements (times, memory,
+    words) may fail; claims about bits (`measures` is false) may not.
     """
     holds = all(claims.values())
     verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
@@ -87,7 +87,6 @@ def _processor() -> str:
 
 
 def _gpu() -> str | None:
-    """Names of the GPUs."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

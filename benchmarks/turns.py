@@ -1,8 +1,8 @@
-"""Several ways to do the same, timed in turn.
+"""Alternating timing of several ways to do the same.
 
-Other work on the machine affects all of them alike, so a ratio of two is taken round by round. Noise is read from
-blocks of consecutive rounds: their medians lie as far apart as those of two runs would. `CONTROL` is a fixed piece of
-arithmetic timed in every round; it shows whether the machine itself was slower in another run.
+Other work on the machine affects all of them alike, so ratios are taken per round. Noise is estimated from blocks of
+consecutive rounds, whose medians differ as much as those of two runs would. `CONTROL` is a fixed piece of arithmetic
+timed in every round; it shows whether the machine itself was slower in another run.
 """
 
 import time
@@ -16,7 +16,7 @@ from sonorant.training.intervals import bootstrap
 
 CONTROL = "control"
 WARM_UP = 2
-"""Rounds before the clock starts: memory is laid out, and processors wake up."""
+"""Rounds before timing starts: memory is laid out, and processors wake up."""
 BLOCKS = 10
 RESAMPLES = 2000
 SEED = 0
@@ -24,9 +24,10 @@ Times = dict[str, NDArray[np.float64]]
 
 
 def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: int = 10, most: int = 200) -> Times:
-    """Seconds that each piece of work, and `CONTROL`, took in each round (R,).
+    """Seconds per round (R,) of each piece of work and `CONTROL`.
 
-    Makes as many rounds as fit into `seconds`, between `least` and `most`; each begins with another piece of work.
+    Makes as many rounds as fit into `seconds`, between `least` and `most`; each round starts with a different
+    piece of work.
     """
     phrases = {**work, CONTROL: _control}
     names = list(phrases)
@@ -57,7 +58,7 @@ def figures(took: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def ratio(baseline: NDArray[np.float64], took: NDArray[np.float64]) -> dict[str, Any]:
-    """How many times as fast as the baseline: median and 95 % bootstrap interval over the rounds."""
+    """Speed relative to the baseline: median and 95 % bootstrap interval over the rounds."""
     ratios = baseline / took
     low, high = bootstrap(np.median, ratios, resamples=RESAMPLES, seed=SEED)
     return {"speedup": _short(np.median(ratios)), "speedup_ci95": [_short(low), _short(high)]}

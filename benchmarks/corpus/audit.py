@@ -1,9 +1,9 @@
-"""How many faulty transcripts the audit finds, with faults planted into recordings: swapped texts (4 %), a word missing
-or added at an edge (3 %) or inside (3 %), sound cut at an edge (3 %).
+"""How many faulty transcripts does the audit find?
 
-Claims that of the swapped texts at least 99 % are found, of the words at an edge 90 %, of the cut sounds 85 %, and that
-at most 2 % of the other utterances are flagged. `--source` is a folder in the layout of LJSpeech; without it flite
-speaks the demo's prompts, clearer than a person does.
+Faults are planted into recordings: swapped texts (4 %), a word missing or added at an edge (3 %) or inside (3 %),
+sound cut at an edge (3 %). Claims that at least 99 % of the swapped texts, 90 % of the words at an edge and 85 % of
+the cut sounds are found, and that at most 2 % of the other utterances are flagged. `--source` is a folder in the
+layout of LJSpeech; without it flite speaks the demo's prompts, more clearly than a person.
 """
 
 import random
@@ -34,7 +34,6 @@ SHORT = {"sentences": 160, "steps": 60}
 
 
 def main() -> None:
-    """Plant faults, run the stages `prepare` and `audit` as params.yaml says, count what they found."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--source", type=Path, help="folder with metadata.csv and wavs/; without it flite speaks the demo's prompts")
@@ -78,7 +77,7 @@ def main() -> None:
 
 
 def source_of(source: Path | None, sentences: int, out: Path) -> tuple[Path, Path, CorpusConfig]:
-    """Arguments of `import_corpus`: the recordings, or without them flite's `sentences`."""
+    """Arguments of `import_corpus` for the recordings, or for flite's `sentences` without them."""
     if source is not None:
         return source, out, CorpusConfig(kind="ljspeech", path=str(source))
     prompts = Path(load("corpus", CorpusConfig).path)
@@ -90,7 +89,7 @@ Planted = dict[str, tuple[str, Fault]]
 
 
 def plant(corpus: Path, chance: random.Random) -> Planted:
-    """Make utterances of an imported corpus faulty."""
+    """Plant faults in utterances of an imported corpus."""
     utterances = {utterance.id: utterance for utterance in read_manifest(corpus / "manifest.jsonl")}
     order = sorted(utterances)
     chance.shuffle(order)
@@ -121,7 +120,7 @@ def _swap(utterances: dict[str, Utterance], one: str, other: str) -> tuple[str, 
 
 
 def _word(utterances: dict[str, Utterance], id: str, where: str, pool: list[str], chance: random.Random) -> Fault:
-    """Add a word to the text, or take one away."""
+    """Add a word to the text, or remove one."""
     words = utterances[id].text.split()
     start = chance.random() < 0.5
     place = (0 if start else len(words)) if where == "edge" else chance.randrange(1, max(2, len(words) - 1))
@@ -136,7 +135,7 @@ def _word(utterances: dict[str, Utterance], id: str, where: str, pool: list[str]
 
 
 def _cut(corpus: Path, utterances: dict[str, Utterance], id: str, chance: random.Random) -> Fault:
-    """Take away the first or last part of the speech, with the silence beyond it."""
+    """Remove the first or last part of the speech, with the silence beyond it."""
     utterance = utterances[id]
     samples, rate = read_audio(corpus / str(utterance.audio))
     block = rate // 100
@@ -152,7 +151,7 @@ def _cut(corpus: Path, utterances: dict[str, Utterance], id: str, chance: random
 
 
 def count(audited: list[Audited], planted: Planted) -> tuple[dict[str, object], dict[str, bool]]:
-    """Share found of each group, share flagged of the rest, how often the fault was named right, and the claims."""
+    """Fraction found per group, fraction flagged of the rest, fraction of faults named correctly, and the claims."""
     flags = {row.id: row.fault for row in audited}
     recall = {}
     for group in SHARES:

@@ -1,6 +1,5 @@
-"""Chapters joined from single sentences, with all that a reader does to an aligner: pauses, breaths, sentences skipped,
-said again, begun twice and added. Where each sentence sounds is known to the sample, because it was put there.
-"""
+"""Chapters joined from single sentences with everything that makes alignment hard: pauses, breaths, and sentences
+that are skipped, repeated, begun twice or added. The place of each sentence is known exactly."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -17,19 +16,17 @@ from sonorant.audio.wav import pcm16
 PAUSES = (0.3, 1.5)
 """Seconds between two sentences."""
 BREATHS, BREATH_SECONDS, BREATH_DB = 0.35, (0.15, 0.45), (-26.0, -16.0)
-"""Share of the pauses that hold a breath, its length, and its level beside that of the speech."""
+"""Fraction of pauses with a breath, the breath's length in seconds, and its level in dB relative to the speech."""
 SKIPPED, REPEATED, ADDED, BROKEN_OFF = 0.03, 0.03, 0.03, 0.015
-"""Shares of the sentences: not read, read twice, read and not in the text, begun and said again."""
+"""Fractions of sentences: not read, read twice, read but not in the text, and begun and repeated."""
 _JOINT = 0.005  # seconds of crossfade
-_TONE = 20.0  # seconds of the room's tone that are collected
+_TONE = 20.0  # seconds of room tone that are collected
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A recording of one sentence."""
-
     samples: Floats
-    """(S,): its speech alone, without silence at the edges."""
+    """(S,): speech only, without silence at the edges."""
     text: str
 
 
@@ -38,34 +35,33 @@ class Spoken:
     """A sentence within a chapter."""
 
     start: float
-    """Seconds."""
     end: float
     text: str | None
-    """None: what the chapter's text does not hold."""
+    """None if the chapter's text does not contain the sentence."""
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """What a chapter holds."""
+    """A chapter's sentences."""
 
     spoken: tuple[Spoken, ...]
     skipped: tuple[str, ...]
-    """Sentences of the text that nobody reads."""
+    """Sentences of the text that are not read."""
     seconds: float
 
 
 def trim(samples: Floats, rate: int) -> tuple[Floats, Floats]:
-    """The speech of a recording, and what lies before it and after it, joined."""
+    """The speech of a recording, and the joined silence before and after it."""
     spans = locate_speech(samples, rate, speech_probability(samples, rate))
     if not spans:
         return samples[:0], samples
     first, last = round(spans[0][0] * rate), round(spans[-1][1] * rate)
-    away = round(0.1 * rate)  # what is near speech is not the room alone
+    away = round(0.1 * rate)  # sound near speech is not only room tone
     return samples[first:last], np.concatenate([samples[: max(first - away, 0)], samples[last + away :]])
 
 
 def room_tone(silences: Sequence[Floats], rate: int) -> Floats:
-    """Silence between sentences as the recordings have it, or digital silence where they have none."""
+    """Silence from between sentences of the recordings, or digital silence if there is none."""
     tone = np.concatenate([np.zeros(0, np.float32), *silences])[: round(_TONE * rate)]
     return tone if len(tone) > rate else np.zeros(round(_TONE * rate), np.float32)
 
@@ -73,8 +69,8 @@ def room_tone(silences: Sequence[Floats], rate: int) -> Floats:
 def write_chapter(
     folder: Path, name: str, sentences: Sequence[Sentence], tone: Floats, rate: int, seconds: float, seed: int
 ) -> Chapter:
-    """Write `name`.flac and `name`.txt of at least so many seconds to `folder`, from sentences (over again where they
-    are too few) and the room's tone (S,). Memory does not grow with the length."""
+    """Write `name`.flac and `name`.txt of at least `seconds` to `folder`, from sentences (repeated if there are
+    too few) and room tone (S,). Memory does not grow with the length."""
     chance = random.Random(seed)
     spoken: list[Spoken] = []
     skipped, lines, written = [], [], 0
@@ -110,7 +106,7 @@ def write_chapter(
 
 
 def _fates(sentences: Sequence[Sentence], chance: random.Random) -> Iterator[tuple[Sentence, str, Sentence]]:
-    """Sentences in random order for ever, with what becomes of each, and another take of it (or itself)."""
+    """Endless sentences in random order, each with its fate and another take of it (or itself)."""
     takes: dict[str, list[Sentence]] = {}
     for sentence in sentences:
         takes.setdefault(sentence.text, []).append(sentence)
@@ -130,7 +126,7 @@ def _fates(sentences: Sequence[Sentence], chance: random.Random) -> Iterator[tup
 
 
 def _pause(tone: Floats, rate: int, chance: random.Random, level: float) -> Floats:
-    """The room's tone, and sometimes a breath in it; `level`: root mean square of the speech before."""
+    """Room tone, sometimes with a breath; `level` is the root mean square of the preceding speech."""
     seconds = chance.uniform(*PAUSES)
     first = chance.randrange(len(tone))
     pause = np.take(tone, np.arange(first, first + round(seconds * rate)), mode="wrap").copy()
@@ -138,7 +134,7 @@ def _pause(tone: Floats, rate: int, chance: random.Random, level: float) -> Floa
         length = min(round(chance.uniform(*BREATH_SECONDS) * rate), len(pause) - round(0.1 * rate))
         at = chance.randrange(round(0.05 * rate), len(pause) - length - round(0.04 * rate))
         noise = np.random.default_rng(chance.randrange(2**32)).standard_normal(length + 8)
-        breath = np.convolve(noise, np.ones(8) / 8 * np.array([1, -0.2] * 4))[8 : 8 + length]  # duller than white
+        breath = np.convolve(noise, np.ones(8) / 8 * np.array([1, -0.2] * 4))[8 : 8 + length]  # duller than white noise
         gain = level * 10 ** (chance.uniform(*BREATH_DB) / 20) / max(float(breath.std()), 1e-9)
         pause[at : at + length] += (gain * breath * np.hanning(length)).astype(np.float32)
     return pause.astype(np.float32)

@@ -1,8 +1,8 @@
-"""How fast the stage `features` is, and which part takes the time, in audio-seconds per second and core.
+"""How fast is the stage `features`, in audio-seconds per second and core, and which part takes the time?
 
-Claims that the project's mel is at least as fast as `torch.stft` with all filters written out, and that it makes
-phonemes at least twice as fast as unmodified gruut. Each is measured in alternation with the other. Without `--corpus`
-flite speaks the demo's prompts.
+Claims that the project's mel is at least as fast as `torch.stft` with all filters written out, and that its phonemes
+are made at least twice as fast as by unmodified gruut. Each pair is measured alternately. Without `--corpus` flite
+speaks the demo's prompts.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ from testbed.synthetic_corpus import store_beside
 
 REPETITIONS = 5
 FASTER = {"mel": 1.0, "text": 2.0}
-"""How many times as fast as the plain mel of torch, and as gruut, mels and phonemes must be made."""
+"""Minimum speed of mels relative to torch's plain mel, and of phonemes relative to gruut."""
 SHORT = {"utterances": 4}
 
 Item = TypeVar("Item")
@@ -39,7 +39,6 @@ Result = TypeVar("Result")
 
 
 def main() -> None:
-    """Measure on a prepared corpus, or on a small one made here."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--corpus", type=Path, help="folder written by tasks.corpus; without it a small corpus is made")
@@ -63,7 +62,7 @@ def main() -> None:
 
 
 def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[str, object], dict[str, bool]]:
-    """Audio-seconds per second on one core for each part and for the whole stage, and the claims."""
+    """Audio-seconds per second on one core for each part and the whole stage, and the claims."""
     if not utterances:
         raise SonorantError("benchmark: the manifest holds no utterance; run: dvc repro prepare")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
@@ -73,12 +72,12 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
     frontend.speak("Warm.")
     spoken = {"texts": [u.text for u in utterances], "language": frontend.language}
     took: dict[str, list[float]] = {name: [] for name in ("text", "text_gruut", "mel", "mel_torch")}
-    for _ in range(REPETITIONS):  # in alternation, so that a busy neighbour disturbs all alike
+    for _ in range(REPETITIONS):  # alternating, so that other work affects all alike
         took["text"].append(timed(lambda u: frontend.speak(u.text), utterances)[0])
         took["text_gruut"].append(ask("benchmarks.corpus.plain_gruut", "speak", job=spoken))
         took["mel"].append(timed(lambda samples: log_mel(torch.from_numpy(samples), audio), recordings)[0])
         took["mel_torch"].append(timed(lambda samples: plain_log_mel(samples, audio), recordings)[0])
-    training = [replace(u, split="train") for u in utterances]  # the first of a corpus may all be of another split
+    training = [replace(u, split="train") for u in utterances]  # the first utterances may all be in another split
     store = store_beside(out, 128)
     whole, _ = timed(lambda _: write_features(folder, training, out, audio, text, 1, store=store), [None])
     parts = {"read": reading, **{name: median(all_) for name, all_ in took.items()}, "stage": whole}
@@ -100,14 +99,13 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
 
 
 def timed(function: Callable[[Item], Result], items: Iterable[Item]) -> tuple[float, list[Result]]:
-    """Processor seconds of this thread that the calls took, and their results."""
     start = time.thread_time()
     results = [function(item) for item in items]
     return time.thread_time() - start, results
 
 
 def plain_log_mel(samples: np.ndarray, config: MelConfig) -> torch.Tensor:
-    """The same log-mel (M, T) as torch's own functions make it."""
+    """The same log-mel (M, T) by torch's own functions."""
     short = -len(samples) % config.hop
     whole = torch.nn.functional.pad(torch.from_numpy(samples)[None], (0, short))
     padded = torch.nn.functional.pad(whole[None], [(config.n_fft - config.hop) // 2] * 2, mode="reflect")[0]

@@ -1,10 +1,10 @@
-"""Chapters of 5, 20 and 60 minutes cut into utterances: are their words exactly what is spoken in them, and their edges
-where speech begins and ends? Chapters are joined from single sentences (`benchmarks/chapters.py`), so both are known:
-with pauses, breaths, and sentences that were skipped, said again, begun twice, and added.
+"""Are chapters of 5, 20 and 60 minutes cut into utterances with exact words and exact edges?
 
-Claims that of the sentences read 98 % are in utterances with exactly their words, that edges err by 40 ms at most in
-the median and 150 ms in 95 of 100, and that memory does not grow with the length. `--source` is a folder in the layout
-of LJSpeech; without it flite speaks the demo's prompts.
+Chapters are joined from single sentences (`benchmarks/corpus/chapters.py`), so words and edges are known: with
+pauses, breaths, and sentences that were skipped, repeated, begun twice, and added. Claims that 98 % of the sentences
+read are in utterances with exactly their words, that the error of edges is at most 40 ms in the median and 150 ms in
+95 of 100, and that memory does not grow with the length. `--source` is a folder in the layout of LJSpeech; without it
+flite speaks the demo's prompts.
 """
 
 import multiprocessing
@@ -29,11 +29,10 @@ from tasks.stage import run
 MINUTES = (5.0, 20.0, 60.0)
 LEAST_EXACT, MOST_MEDIAN_MS, MOST_95_MS, MOST_GROWTH = 0.98, 40.0, 150.0, 1.2
 SHORT = {"minutes": [0.7, 1.4], "sentences": 60}
-_TOUCHES = 0.15  # seconds of a sentence within an utterance that make it a part
+_TOUCHES = 0.15  # seconds by which a sentence must overlap an utterance to be a part of it
 
 
 def main() -> None:
-    """Join chapters, cut each as the stage `corpus` does, compare."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--source", type=Path, help="folder with metadata.csv and wavs/; without it flite speaks the demo's prompts")
@@ -85,15 +84,15 @@ def _sentences(source: Path | None, count: int, folder: Path) -> tuple[list[Sent
 
 
 def _cut_apart(source: Path, out: Path) -> tuple[float, float]:
-    """CPU seconds of all processes together, and the peak MiB of the largest. Runs in a process of its own."""
+    """CPU seconds of all processes together, and the largest process's peak MiB. Runs in a separate process."""
     import_corpus(source, out, CorpusConfig(kind="long", path=str(source)))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used), max(one.ru_maxrss for one in used) / 1024
 
 
 def judge(chapter: Chapter, utterances: Sequence[Utterance]) -> dict[str, object]:
-    """Sentences that were read and stand in the text: the share in utterances with exactly their words, and of those
-    edges that are a sentence's, the distance in ms."""
+    """For sentences read that are in the text: the fraction in utterances with exactly their words, and the errors
+    in ms of edges that are a sentence's."""
     cuts = [(float(one.start or 0) + MARGIN, float(one.end or 0) - MARGIN, one.text) for one in utterances]
     parts = [
         [
@@ -103,7 +102,7 @@ def judge(chapter: Chapter, utterances: Sequence[Utterance]) -> dict[str, object
         ]
         for start, end, _ in cuts
     ]
-    # Utterances that share a sentence are judged together: a long sentence may be cut.
+    # Utterances that share a sentence are judged together, because a long sentence may be cut.
     groups: list[tuple[list[int], set[int]]] = []
     for place, own in enumerate(parts):
         if groups and groups[-1][1] & set(own):
@@ -143,7 +142,7 @@ def judge(chapter: Chapter, utterances: Sequence[Utterance]) -> dict[str, object
 
 
 def _share(rows: list[dict[str, object]], name: str) -> float:
-    """Over all chapters, each sentence alike."""
+    """Fraction over all chapters, with equal weight per sentence."""
     weights = np.array([row["sentences"] for row in rows], dtype=float)
     return round(float((np.array([row[name] for row in rows], dtype=float) * weights).sum() / weights.sum()), 4)
 

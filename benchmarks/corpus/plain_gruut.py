@@ -1,5 +1,8 @@
-"""Time unmodified gruut, for `benchmarks features`. Its lexicon has an index, or each new word takes 50 ms. Imports
-nothing of the project that changes gruut."""
+"""Time unmodified gruut for `benchmarks features`.
+
+The lexicon needs an index, without which each new word takes 50 ms. Imports nothing of the project that changes
+gruut.
+"""
 
 import time
 from typing import Any
@@ -19,7 +22,7 @@ def plain_processor(language: str) -> TextProcessor:
 
 
 def speak(texts: list[str], language: str) -> float:
-    """CPU seconds to make phonemes of the texts, once everything is loaded."""
+    """CPU seconds to make phonemes of the texts after loading."""
     processor = plain_processor(language)
     list(processor.sentences(*processor("Warm.", lang=language)))
     began = time.thread_time()

@@ -1,9 +1,11 @@
-"""Are written forms of English spoken in the right words? 300 dates, sums, units, addresses, abbreviations, homographs,
-for which the rules were made, and 60 that were written before them and held out.
+"""Are written forms of English spoken in the right words?
 
-    python -m benchmarks written_forms              the suite, by kind, beside gruut alone
-    python -m benchmarks written_forms --wrong      and each form that is spoken wrong
-    python -m benchmarks written_forms --save       keeps the result
+300 dates, sums, units, addresses, abbreviations and homographs for which the rules were made, and 60 held-out ones
+that were written before the rules.
+
+    python -m benchmarks written_forms              the suite, by kind, next to gruut alone
+    python -m benchmarks written_forms --wrong      also each form that is spoken wrong
+    python -m benchmarks written_forms --save       also keeps the result
 
 Prints one line of JSON last; exits non-zero if more of the suite is wrong than the claim allows.
 """
@@ -24,7 +26,7 @@ from sonorant.text.user_lexicon import parse_phonemes
 
 FORMS = Path(__file__).parent / "forms"
 MOST_WRONG = 5
-"""Of the suite's 300."""
+"""Maps a text to its words and each word's phonemes without stress."""
 MOST_WRONG_HELD_OUT = 12
 """Of the 60 held out: a fifth."""
 _AND = re.compile(r"\b(hundred|thousand|million) and (?=\w)(?!cents)")
@@ -43,9 +45,9 @@ class Form:
     kind: str
     written: str
     spoken: tuple[str, ...]
-    """Words that are right, each as good as the others."""
+    """Acceptable words."""
     sounds: tuple[tuple[str, str], ...]
-    """Words whose pronunciation counts too, with their phonemes."""
+    """Words whose pronunciation is checked too, with their phonemes."""
 
     def is_right(self, words: str, phonemes: list[str], symbols: tuple[str, ...]) -> bool:
         """`words`: the text as spoken; `phonemes`: of each word, without stress."""
@@ -72,7 +74,7 @@ def read_forms(path: Path) -> list[Form]:
 
 
 def plain(words: str) -> str:
-    """Words as they are compared: without case, punctuation, hyphens and the and of hundred and one."""
+    """Words for comparison: without case, punctuation, hyphens, and the "and" of "hundred and one"."""
     words = re.sub(r"[^\w\s']", " ", words.lower().replace("o'clock", "oclock")).replace("'", "")
     return _AND.sub(r"\1 ", " ".join(words.split()))
 
@@ -110,7 +112,7 @@ def gruut_alone(written: str) -> tuple[str, list[str]]:
 
 
 def judge(forms: list[Form], speak: Speak, symbols: tuple[str, ...]) -> list[str]:
-    """Those that are spoken wrong, a line each."""
+    """A line for each form that is spoken wrong."""
     wrong = []
     for form in forms:
         words, phonemes = speak(form.written)

@@ -3,11 +3,10 @@
     python -m benchmarks gpu_check --save
 
 Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL,
-even if there is one only. Every check has a process and a time limit of its own: one that fails says why and the others
-go on. Checks that time nothing run at once, since a GPU is paid for by the minute; then the others, one by one.
-`--check speed tokens` runs some of them; what each says is kept in runs/gpu_check. Without a GPU nothing runs, and the
-verdict says so. `--dry-run` walks through the checks on a CPU with tiny models, to see that the script itself works: it
-claims nothing.
+even if there is only one. Every check has its own process and time limit: a failing one reports why and the others
+continue. Checks that time nothing run concurrently, to save GPU time; the others follow one by one. `--check speed
+tokens` runs some of them; their logs are in runs/gpu_check. Without a GPU nothing runs, and the verdict reports that.
+`--dry-run` runs the checks on a CPU with tiny models to test the script; it claims nothing.
 """
 
 import argparse
@@ -41,7 +40,6 @@ SHORT = {"dry_run": True}
 
 
 def main() -> None:
-    """Run the checks and print the verdict."""
     parser = command(__doc__)
     parser.add_argument("--hours", type=float, default=1.0, help="length of the synthetic corpus (default 1)")
     names = [check.__name__ for check in CHECKS.values()]
@@ -70,7 +68,7 @@ def run_all(
         result |= {"gpu": torch.cuda.get_device_name(), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        torch.set_num_threads(1)  # 16 threads on arrays as small as these took minutes, one takes seconds
+        torch.set_num_threads(1)  # 16 threads took minutes on such small arrays, one takes seconds
         write_corpus(
             folder / "speech", SPEECH, round((0.05 if given.dry_run else given.hours) * 3600 / 5.75), (1.5, 10)
         )
@@ -89,7 +87,8 @@ def run_all(
 
 
 def _in_a_process(folder: Path, check: Check, given: argparse.Namespace, threads: int) -> Answer:
-    """Run a check in a process group of its own, so that its failure, memory and leftover processes affect no other."""
+    """Run a check in a separate process group, so that its failure, memory and leftover processes affect no other
+    check."""
     name = check.__name__
     words = ["-m", "benchmarks.gpu.gpu_check", "--check", name, "--within", str(folder), *["--dry-run"] * given.dry_run]
     began = time.perf_counter()
@@ -112,7 +111,7 @@ def _in_a_process(folder: Path, check: Check, given: argparse.Namespace, threads
         if child.returncode:
             raise ValueError
         found, holds = json.loads(lines[-1])
-    except (ValueError, IndexError):  # it failed, or something else spoke last
+    except (ValueError, IndexError):  # it failed, or printed something else last
         last = [line for line in errors.splitlines() if line.strip()][-1:]
         found, holds = {"failed": " ".join([why, *last])[:400]}, False
     print(f"--- {name}\n{errors[-6000:]}", file=sys.stderr)
@@ -132,7 +131,7 @@ def _alone_in(folder: Path, check: Check, device: torch.device) -> Answer:
 
 
 def engines(folder: Path, place: Path, device: torch.device) -> Answer:
-    """`benchmarks.gpu.gpu_engines`, imported here: without the packages of the export this check alone fails."""
+    """`benchmarks.gpu.gpu_engines`, imported here so that without the export's packages only this check fails."""
     from benchmarks.gpu import gpu_engines
 
     return gpu_engines.engines(folder, place, device)
@@ -153,7 +152,7 @@ CHECKS: dict[str, Check] = {
     "training is faster than the published figure": training.speed,
 }
 TIMED = (training.alignment, training.auto_budget, engines, tokens, training.speed)
-"""Not beside other checks."""
+"""Never run concurrently with other checks."""
 
 
 if __name__ == "__main__":

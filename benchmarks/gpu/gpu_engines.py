@@ -1,7 +1,7 @@
 """Does a GPU speak as the CPU does, and how fast? Part of `make gpu-check`.
 
-Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of
-two sizes. `--dry-run` walks through it on a CPU with tiny models and claims nothing.
+Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also needs the packages of the export. Weights are
+random, of two sizes. `--dry-run` runs on a CPU with tiny models and claims nothing.
 """
 
 import json
@@ -33,20 +33,20 @@ TOLERANCES = {
     "fp16": Tolerance(max_abs_diff=0.1, relative_error=5e-3, log_mel_db=0.3, correlation=0.99, frames=(2.0, 0.02)),
     "bf16": Tolerance(max_abs_diff=0.5, relative_error=0.03, log_mel_db=1.5, correlation=0.95, frames=(2.0, 0.02)),
 }
-"""As the section `verify` of params.yaml, whose reading takes packages that a GPU machine may lack."""
+"""As in section `verify` of params.yaml, which takes packages to read that a GPU machine may lack."""
 VOICE_LENGTHS = {
     "cuda": Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024)),
     "cpu": Lengths(tokens=(128,) * 4, frames=(1024,) * 4),
 }
-"""Two sizes a graph, in a dry run one: each takes half a minute to compile."""
+"""Two sizes per graph, one in a dry run, because each takes half a minute to compile."""
 LADDER = (3, 17, 64, 128)
-"""Tokens: the fewest, an odd number, the usual, the most."""
+"""Numbers of tokens: the minimum, an odd number, the usual, the maximum."""
 LENGTHS = {"short": (12,), "medium": (48,), "long": (128,), "paragraph": (48, 96, 64, 80, 120, 40)}
-"""Tokens of each sentence."""
+"""Number of tokens per sentence."""
 TOGETHER = 8
-"""Utterances of a batch."""
+"""Number of utterances in a batch."""
 FIRST_PARTS = (32, 96, 256)
-"""Frames, as `Voice.stream` has them."""
+"""Numbers of frames, as in `Voice.stream`."""
 LIMIT = 512
 ON_GPU = {
     "torch-cuda": tuple(TOLERANCES),
@@ -63,18 +63,20 @@ Trained = tuple[Path, Path]
 
 
 def engines(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Every runtime and precision of the device, by size of the models: parity checks, then the latency table."""
+    """Parity checks and the latency table of every runtime and precision of the device, by model size."""
     result: dict[str, Any] = {}
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         bundle, trained = write_voice(place / name, size, VOICE_LENGTHS[device.type])
         result[name] = _one_size(bundle, trained, device)
-        print(json.dumps({name: result[name]}), file=sys.stderr)  # what is cut short keeps what it found
+        print(json.dumps({name: result[name]}), file=sys.stderr)  # a run that is cut short keeps its results
     return result, not any(found["failed"] for found in result.values())
 
 
 def write_voice(folder: Path, size: Size, lengths: Lengths) -> tuple[Bundle, Trained]:
-    """A bundle of models of that size, and their trained folders. It has graphs if the packages of the export are
-    installed."""
+    """Write a bundle of models of that size, and their trained folders.
+
+    It has graphs if the packages of the export are installed.
+    """
     torch.manual_seed(0)
     acoustic, vocoder = (write_model(folder, kind, size[kind]) for kind in ("acoustic", "vocoder"))
     sees = ReceptiveField(decoder=acoustic.receptive_field, vocoder=vocoder.receptive_field)  # type: ignore[arg-type]
@@ -102,7 +104,7 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> dict[st
             try:
                 loaded = _load(runtime, precision, bundle, trained)
                 found["ladder"][candidate] = _ladder(loaded, reference, bundle, precision)
-            except (SonorantError, RuntimeError) as error:  # torch raises the latter where a GPU refuses
+            except (SonorantError, RuntimeError) as error:  # torch raises RuntimeError if a GPU refuses
                 why = " ".join(str(error).split())[:300].replace(f"{bundle.folder}/", "")
                 found["ladder"][candidate] = f"not run: {why}"
                 continue
@@ -114,12 +116,12 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> dict[st
 
 
 def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
-    """A line for each candidate that computed something else, must run and did not, or was too slow."""
+    """A line for each candidate with wrong results, that did not run although it must, or that was too slow."""
     failed = []
     for candidate, row in found["ladder"].items():
         if isinstance(row, dict) and not row["passed"]:
             failed.append(f"{candidate}: {row['failed']}")
-        # What torch itself brings must run; ONNX Runtime's CUDA is a package that may be absent.
+        # Runtimes of torch itself must run; ONNX Runtime's CUDA package may be absent.
         if isinstance(row, str) and candidate.startswith("torch-cuda"):
             failed.append(f"{candidate}: {row}")
     if not any(isinstance(row, dict) for row in found["ladder"].values()):
@@ -133,7 +135,7 @@ def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
 def _load(runtime: str, precision: str, bundle: Bundle, trained: Trained) -> Runtime:
     if runtime_row(runtime).engine == "onnxruntime" and not bundle.description.graphs:
         raise SonorantError("the packages of the export (onnx, onnxscript) are not installed")
-    # Compiling takes half a minute a shape: for one utterance at a time only.
+    # Compiling takes half a minute per shape, so only one utterance at a time is compiled.
     rows = (1,) if runtime.endswith("compiled") else (1, TOGETHER)
     options = LoadOptions(variant=precision, trained=trained, batches=rows, warm_up=True)
     return load_runtime(runtime, bundle, options)
@@ -158,7 +160,7 @@ def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str
 
 
 def _latency(found: dict[str, Any], runtimes: dict[str, Runtime], bundle: Bundle, baseline: str) -> None:
-    """All candidates in turn: whole texts by length, first audio of each, and a batch."""
+    """All candidates alternately: whole texts by length, first audio of each, and a batch."""
     seconds_per_frame = bundle.description.audio.hop / bundle.description.audio.sample_rate
     for length, counts in LENGTHS.items():
         sentences = [_tokens(count) for count in counts]
@@ -184,7 +186,7 @@ def _cell(
 
 
 def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int:
-    """Speak sentences (or batches) one after the other; returns the frames of all rows."""
+    """Speak sentences (or batches) one after the other; return the number of frames of all rows."""
     frames = 0
     for tokens in sentences:
         states, ends = _encode(runtime, tokens)
@@ -209,13 +211,11 @@ def _encode(runtime: Runtime, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _tokens(count: int) -> np.ndarray:
-    """Random phonemes (1, count, 3)."""
     rng = np.random.default_rng(count)
     return np.stack([rng.integers(3, 40, count), rng.integers(0, 3, count), rng.integers(0, 2, count)], 1)[None]
 
 
 def _forget_peak() -> int:
-    """Bytes that torch holds on the GPU; resets its peak."""
     if not torch.cuda.is_available():
         return 0
     torch.cuda.reset_peak_memory_stats()

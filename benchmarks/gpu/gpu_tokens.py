@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu.gpu_tokens
 
-Needs torch with CUDA and numpy. Weights are random, of two sizes. `--dry-run` walks through it on a CPU with a tiny
-model and claims nothing.
+Needs torch with CUDA and numpy. Weights are random, of two sizes. `--dry-run` runs on a CPU with a tiny model and
+claims nothing.
 """
 
 import json
@@ -32,17 +32,17 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription, Pace
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 
 SIZES = {"demo": (256, 6, 4, 704), "larger": (768, 16, 12, 2048)}
-"""Channels, layers, heads, hidden width of the MLP: the demo's 7 M parameters, and about 130 M."""
+"""Channels, layers, heads and MLP width: the demo's 7 M parameters, and about 130 M."""
 REHEARSAL = {"tiny": (32, 2, 2, 48)}
 ROWS = (1, 4, 8)
 SLOTS = (128, 512)
 STEPS, PHONEMES = 100, 12
-"""Timed steps: they fit into the smaller number of slots, and no row ends earlier."""
+"""Timed steps, which fit into the smaller number of slots before any row ends."""
 WRITTEN_OUT, SDPA = "dynamic, scores written out", "dynamic, SDPA"
 FASTER = {WRITTEN_OUT: 4.5, SDPA: 3.0}
-"""Least speedup of the fastest prepared decoder over each, at one row."""
+"""Minimum speedup of the fastest prepared decoder over each, at one row."""
 FROM_DISK = 30.0
-"""Most seconds of a warm-up from a full cache folder."""
+"""Maximum seconds of a warm-up from a full cache folder."""
 CLAIM = (
     "tokens on the GPU are the CPU's, prepared decoders are 4.5 times as fast as eager attention and 3 times as eager "
     "SDPA, start from disk in 30 s, recompile nothing and wait for nothing between tokens"
@@ -54,12 +54,12 @@ def tokens(folder: Path, place: Path, device: torch.device) -> Answer:
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         write_models(place / name, size)
         result[name] = _one_size(place / name, device)
-        print(json.dumps({name: result[name]}), file=sys.stderr)  # what is cut short keeps what it found
+        print(json.dumps({name: result[name]}), file=sys.stderr)  # a run that is cut short keeps its results
     return result, not any(found["failed"] for found in result.values())
 
 
 def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
-    # A dry run compiles nothing: on a CPU that takes minutes.
+    # A dry run compiles nothing, because that takes minutes on a CPU.
     names = ("torch-cuda-graphs", "torch-cuda-compiled") if device.type == "cuda" else ("torch-static",)
     found: dict[str, Any] = {"start": {}, "rows": {}}
     model, _ = load_language_model(folder / "language_model")
@@ -86,7 +86,7 @@ def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
 def _race(
     steppers: dict[str, Stepper], decode: Callable[[Stepper], np.ndarray], rows: int, want: np.ndarray
 ) -> dict[str, dict[str, Any]]:
-    """Tokens a second of all decoders in turn, and their speedup over the dynamic ones."""
+    """Tokens per second of all decoders, run alternately, and their speedup over the dynamic ones."""
     same = {name: bool(np.array_equal(decode(stepper), want)) for name, stepper in steppers.items()}
     seconds = 5.0 if torch.cuda.is_available() else 1.0
     took = take_turns({name: partial(decode, stepper) for name, stepper in steppers.items()}, seconds, least=5)
@@ -156,7 +156,7 @@ class WrittenOut(DynamicCache):
 
 
 def _loaded(name: str, folder: Path) -> tuple[StaticTokenRuntime, float]:
-    """A runtime warmed up for every shape, and the seconds that took."""
+    """A runtime warmed up for every shape, and the seconds that the warm-up took."""
     trained = folder / "language_model", folder / "codec"
     options = LoadOptions(trained=trained, batches=ROWS, slots=SLOTS, cache_folder=folder / "compiled", warm_up=True)
     began = perf_counter()
@@ -232,7 +232,7 @@ def voice(folder: Path) -> Bundle:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--start"]:  # what `ask` starts: a runtime's name and the folder of the models
+    if sys.argv[1:2] == ["--start"]:  # the process started by `ask`: a runtime's name and the models' folder
         print(json.dumps(_loaded(sys.argv[2], Path(sys.argv[3]))[1]))
     else:
         run_alone("gpu_tokens", __doc__, CLAIM, tokens)

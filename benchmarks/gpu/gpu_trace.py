@@ -1,9 +1,11 @@
-"""What bounds a training step on one GPU: kernels, gaps and waits by region and operator, and the step as a CUDA graph.
+"""What bounds a training step on one GPU?
+
+Measures kernels, gaps and waits by region and operator, and the step as a CUDA graph.
 
     python -m benchmarks gpu_trace --case acoustic-bf16 ceilings --save
 
-Models have the size of `gpu_check`'s speeds, the corpus is synthetic. `--save` keeps the saved figures of cases that
-are not run. `--dry-run` walks through it on a CPU with tiny models; its figures mean nothing.
+Models have the sizes of `gpu_check`'s speeds; the corpus is synthetic. `--save` keeps the saved figures of cases that
+are not run. `--dry-run` runs on a CPU with tiny models; its figures mean nothing.
 """
 
 import argparse
@@ -65,13 +67,12 @@ REGIONS = [
     (nn.utils, "clip_grad_norm_", "clip"),
     (Ema, "update_parameters", "EMA"),
 ]
-"""Functions named in a trace, beside the phases of the stopwatch and the optimizer's step."""
+"""Functions named in a trace, in addition to the stopwatch's phases and the optimizer's step."""
 TRACED, HELD = 3, 8
-"""Steps in a trace; batches that are kept on the device."""
+"""Number of steps in a trace, and number of batches kept on the device."""
 
 
 def main() -> None:
-    """Run the cases one after the other and print the verdict."""
     parser = command(__doc__)
     names = [*OTHERS, *CASES]
     parser.add_argument("--case", nargs="+", choices=names, default=names, help="only these (default all)")
@@ -98,18 +99,18 @@ def main() -> None:
 
 
 def attempted(work: Callable[[], Found]) -> Found:
-    """What `work` finds, or why it failed: the others go on."""
+    """Result of `work`, or the reason why it failed, so that other cases continue."""
     began = time.perf_counter()
     try:
         found = work()
     except Exception as error:
-        first = error.__context__ or error  # a capture's own failure hides its cause
+        first = error.__context__ or error  # a failed capture hides its cause
         found = {"failed": f"{type(first).__name__}: {first}"[:300]}
     return found | {"seconds": round(time.perf_counter() - began, 1)}
 
 
 def timed(work: Work, times: int) -> tuple[float, float]:
-    """Milliseconds of one run of `work`, and of the host's part in it."""
+    """Milliseconds per run of `work`, and the host's part of it."""
     settle()
     began = time.perf_counter()
     for _ in range(times):
@@ -120,10 +121,11 @@ def timed(work: Work, times: int) -> tuple[float, float]:
 
 
 class Fixed:
-    """Training steps of one batch without DistributedDataParallel and the loader, as a CUDA graph can hold them."""
+    """Training steps of one batch without DistributedDataParallel and the loader, so that a CUDA graph can contain
+    them."""
 
     def __init__(self, trainer: Trainer, held: list[tuple[list[Any], Batch]]) -> None:
-        """`held`: batches on the device; the largest one is taken."""
+        """`held`: batches on the device; the largest one is used."""
         self.trainer, self.held = trainer, held
         self.micro_batches, self.batch = max(held, key=lambda one: sum(value.numel() for value in one[1].values()))
         self.trained, self.phases = trainer.trained, trainer.recipe.phases
@@ -179,7 +181,6 @@ class Fixed:
 
 
 def training_case(name: str, folder: Path, given: argparse.Namespace, device: torch.device) -> Found:
-    """What is measured of one training."""
     kind, changes = CASES[name]
     if device.type == "cpu":
         changes = changes | {"precision": "bf16"}
@@ -197,7 +198,8 @@ def training_case(name: str, folder: Path, given: argparse.Namespace, device: to
 
 
 def speed(fixed: Fixed, steps: int) -> Found:
-    """Steps of batches on the device, at the first visit of their shapes and later, and of batches from the loader."""
+    """Speed of steps of batches on the device, on the first and later occurrences of their shapes, and of batches
+    from the loader."""
     trainer, planned = fixed.trainer, [step for step, _ in fixed.held]
     found: Found = {"parameters": sum(one.numel() for one in trainer.recipe.model.parameters())}
     takes = [partial(take_held, trainer, *one) for one in fixed.held]
@@ -223,7 +225,7 @@ def speed(fixed: Fixed, steps: int) -> Found:
 
 
 def planned_steps(trainer: Trainer, epoch: int, count: int) -> list[list[Any]]:
-    """The first `count` steps from an epoch on."""
+    """The first `count` steps starting with an epoch."""
     steps: list[list[Any]] = []
     while len(steps) < count:
         steps += trainer.recipe.plan.steps(epoch)
@@ -232,13 +234,13 @@ def planned_steps(trainer: Trainer, epoch: int, count: int) -> list[list[Any]]:
 
 
 def take_held(trainer: Trainer, micro_batches: list[Any], batch: Batch) -> None:
-    """Take a training step of a batch that is on the device."""
+    """Run a training step of a batch on the device."""
     trainer.trained.take(trainer.step, micro_batches, iter([batch]))
     trainer.step += 1
 
 
 def of_steps(trainer: Trainer, steps: list[list[Any]], milliseconds: float) -> Found:
-    """The speed of steps that took so long together."""
+    """Speed of steps that took `milliseconds` together."""
     frames = sum(trainer.recipe.units(batch)["frames"] for step in steps for batch in step)
     found = {"step_ms": round(milliseconds / len(steps), 2), "frames": round(frames / len(steps))}
     return found | {"frames_per_s": round(1000 * frames / milliseconds)}
@@ -303,11 +305,11 @@ def step(fixed: Fixed, steps: int) -> Found:
 
 
 MEASURES: dict[str, Callable[[Fixed, int], Found]] = {"speed": speed, "step": step, "search": search, "trace": traced}
-"""Of a training. The trace is last: a profiler may slow the measures after it."""
+"""Measurements of a training. The trace is last, because a profiler may slow those after it."""
 
 
 def ceilings(device: torch.device) -> Found:
-    """What the device can do: a copy, in bytes read and written, and a product of matrices in bfloat16."""
+    """The device's limits: a copy, in bytes read and written, and a bfloat16 matrix product."""
     size = 8192 if device.type == "cuda" else 256
     source = torch.randn(size * size * 4, device=device)
     target, matrix = torch.empty_like(source), source[: size * size].view(size, size).bfloat16()

@@ -1,5 +1,7 @@
-"""The checks of `make gpu-check` that train. Each is a function of the folder with the corpora, a folder of its own and
-the device, and returns its figures and whether its claim holds."""
+"""The checks of `make gpu-check` that train.
+
+Each takes the corpora's folder, its own folder and the device, and returns its figures and whether its claim holds.
+"""
 
 import os
 import re
@@ -31,17 +33,17 @@ from sonorant.training.worker import Job
 from testbed.tiny_training import settings, tiny_job
 
 FASTPITCH = 101_730
-"""Mel frames a second in training on one A100, as NVIDIA publishes for FastPitch."""
+"""Mel frames per second in training on one A100, as NVIDIA publishes for FastPitch."""
 KINDS = ("acoustic", "vocoder")
 FRAMES, SEGMENTS = 48_000, 256
 ENDLESS = dict.fromkeys(("steps", "checkpoint_every", "validate_every"), 100_000)
 ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
-"""A resumed training may differ from an undisturbed one by this multiple of the difference of two undisturbed ones,
-plus this amount."""
+"""Maximum difference of a resumed training from an undisturbed one: this multiple of the difference of two
+undisturbed ones, plus this amount."""
 
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The tests that machines without a GPU skip."""
+    """Run the tests that machines without a GPU skip."""
     words = "-m pytest -p no:cacheprovider tests/training tests/extras/codec_lm/decoding -k gpu"
     done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
@@ -50,7 +52,7 @@ def tests(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def together(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Train every model in every precision through torchrun and NCCL, with all proofs; each must learn."""
+    """Train every model in every precision through torchrun and NCCL with all proofs; each must learn."""
     flow, adversarial = {"decoder": "flow"}, {"adversarial": True}
     models: list[tuple[str, dict[str, Any]]]
     models = [("acoustic", flow), ("vocoder", adversarial), ("acoustic", {}), ("vocoder", {})]
@@ -64,14 +66,14 @@ def together(folder: Path, place: Path, device: torch.device) -> Answer:
     found = {}
     for name, job in jobs.items():
         rows = [row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics)]
-        # Of the mel alone: an adversary's terms may rise as it learns.
+        # Only the mel's loss, because adversarial terms may rise during learning.
         losses = [row["train/mel"] for row in rows if "train/mel" in row]
         found[name] = {"first_loss": round(fmean(losses[:5]), 4), "last_loss": round(fmean(losses[-5:]), 4)}
     return found, all(losses["last_loss"] < losses["first_loss"] for losses in found.values())
 
 
 def _train_at_once(jobs: dict[str, Job], place: Path) -> None:
-    """Train through torchrun, all at the same time. Raises RuntimeError naming those that fail."""
+    """Train concurrently through torchrun. Raises RuntimeError naming the trainings that fail."""
     agents = {name: _start(job, place / f"{number}.json") for number, (name, job) in enumerate(jobs.items())}
     failed = [name for name, agent in agents.items() if agent.wait()]
     if failed:
@@ -151,7 +153,7 @@ def _weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def speed(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Mel frames a second of models of the published size, by precision, compiled or not."""
+    """Mel frames per second of models of the published size, by precision, compiled or not."""
     found: dict[str, Any] = {}
     on_gpu = device.type == "cuda"
     ways = (("fp32", False), ("fp16", False), ("bf16", False), ("bf16", True)) if on_gpu else (("bf16", False),)
@@ -193,7 +195,7 @@ def settle() -> None:
 
 
 def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The alignment search's share of an acoustic step, timed on one of its batches."""
+    """Fraction of an acoustic step spent in the alignment search, timed on one of its batches."""
     with alone(place, "acoustic", folder, device) as (trainer, _):
         steps = 20 if device.type == "cuda" else 2
         step = 1 / _measured(trainer, warm_up=steps, steps=steps)["steps_per_second"]
@@ -214,7 +216,7 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Find a budget for a small share of the memory, and take the heaviest steps with it."""
+    """Find a budget for a small fraction of the memory, and run the heaviest steps with it."""
     share, found = 0.1, {}
     memory.STEPS_AN_EPOCH = 1
     for kind, amount in zip(KINDS, ("frames_per_micro_batch", "segments_per_micro_batch"), strict=True):
@@ -234,7 +236,7 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Let memory run out on a GPU made small: micro-batches are halved, and training goes on."""
+    """Run out of memory on a GPU made small: micro-batches are halved, and training continues."""
     if device.type == "cpu":
         return {"not run": "a CPU's memory cannot be made small for one process"}, True
     with alone(place, "acoustic", folder, device) as (trainer, run):
@@ -253,7 +255,7 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def trace(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The trace that --profile writes."""
+    """Check the trace that --profile writes."""
     job = replace(tiny_job("acoustic", folder / "tiny" / "features", place, steps=8), profile="4:6")
     launch(job)
     traces = sorted(Path(job.run).glob("profile/*.json"))
@@ -262,7 +264,7 @@ def trace(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The doctor finds no problem here."""
+    """Check that the doctor finds no problem here."""
     command = [
         sys.executable,
         "-m",
@@ -282,7 +284,7 @@ def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
 def alone(
     place: Path, kind: str, folder: Path, device: torch.device, **changes: Any
 ) -> Iterator[tuple[Trainer, RunDirectory]]:
-    """A trainer of a model of the published size on the speech corpus in this process, and its run directory in
+    """A trainer in this process of a model of the published size on the speech corpus, and its run directory in
     `place`."""
     small, _ = settings(kind)
     _, train = settings(kind, **ENDLESS, micro_batches_per_step=1, precision="bf16")

@@ -1,4 +1,4 @@
-"""Shared by parts of `gpu_check`: how each runs alone, and voices of random weights, which need no text frontend."""
+"""Shared by parts of `gpu_check`: running each alone, and voices with random weights, which need no text frontend."""
 
 import tempfile
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from sonorant.speech.bundle import (
 )
 
 ENGINES = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
-"""Here, because `gpu_engines` needs the packages of the export."""
+"""Defined here because `gpu_engines` needs the packages of the export."""
 SHORT_FORM = {"dry_run": True}
 AUDIO: dict[str, Any] = {"sample_rate": 22050, "n_fft": 1024, "hop": 256, "n_mels": 80, "f_min": 0.0, "f_max": 8000.0}
 FRONTEND: dict[str, Any] = {"name": "none", "version": "none", "language": "none"}
@@ -31,7 +31,7 @@ Answer = tuple[dict[str, Any], bool]
 Size = dict[str, dict[str, Any]]
 """Settings of an acoustic model and of a vocoder."""
 Check = Callable[[Path, Path, torch.device], Answer]
-"""Of the folder with the corpora, a folder of its own, and the device."""
+"""Takes the corpora's folder, its own folder and the device."""
 
 
 def _size(channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple[int, int]) -> Size:
@@ -43,19 +43,18 @@ def _size(channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple
 
 
 SIZES = {"demo": _size(192, 3, (4, 6), (192, 5)), "published": _size(384, 4, (6, 10), (512, 8))}
-"""The demo's, and about 24 M and 13 M parameters, as FastPitch and Vocos have."""
+"""The demo's sizes, and about 24 M and 13 M parameters, as in FastPitch and Vocos."""
 REHEARSAL = {"tiny": _size(16, 2, (1, 1), (16, 1))}
 
 
 def device_of(name: str, arguments: Any) -> torch.device:
-    """The GPU, or the CPU for a dry run. Without a GPU the program ends with status 1."""
+    """The GPU, or the CPU for a dry run. Exits with status 1 if there is no GPU."""
     if not (arguments.dry_run or torch.cuda.is_available()):
         finish(name, {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
     return torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
 
 
 def run_alone(name: str, doc: str | None, claim: str, check: Check) -> None:
-    """One check with a command line of its own."""
     parser = command(doc)
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     arguments = options(parser, SHORT_FORM)
@@ -66,7 +65,7 @@ def run_alone(name: str, doc: str | None, claim: str, check: Check) -> None:
 
 
 def write_model(folder: Path, kind: str, config: dict[str, Any], **more: Any) -> torch.nn.Module:
-    """Write the trained folder of a model of random weights as `folder/kind`."""
+    """Write the trained folder of a model with random weights to `folder/kind`."""
     description: dict[str, Any] = {"kind": kind, "config": config, "audio": AUDIO, "frontend": FRONTEND, **more}
     description |= {"symbols": SYMBOLS, "speakers": ["speaker"], "mel_mean": -5.0, "mel_std": 2.0, "provenance": {}}
     model = build(description)

@@ -1,7 +1,5 @@
-"""Figures of a trace of torch's profiler: time of the device by region and operator, its gaps, and what the host does.
-
-Regions are the spans of `record_function`.
-"""
+"""Figures from a trace of torch's profiler: device time by region and operator, its gaps, and the host's work.
+Regions are the spans of `record_function`."""
 
 import re
 from collections import defaultdict
@@ -10,14 +8,14 @@ from typing import Any
 
 Found = dict[str, Any]
 RENAMED = {"enumerate": "data", "DistributedDataParallel": "forward", "Optimizer": "AdamW"}
-"""Beginnings of torch's own regions, and their names here."""
+"""Prefixes of torch's own regions, and their names here."""
 SCOPES = re.compile(r"void |at::native::|\(anonymous namespace\)::|_kernel_impl_nocast")
-"""Left out of kernels' names."""
+"""Parts removed from kernels' names."""
 SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 
 
 class Table(defaultdict[str, list[float]]):
-    """Calls and milliseconds a step by name."""
+    """Number of calls and milliseconds per step, by name."""
 
     def __init__(self, steps: int) -> None:
         super().__init__(lambda: [0.0, 0.0])
@@ -29,14 +27,16 @@ class Table(defaultdict[str, list[float]]):
         self[name][1] += microseconds / 1000 / self.steps
 
     def top(self, rows: int = 25) -> dict[str, list[float]]:
-        """The rows of most time."""
+        """The rows with the most time."""
         ordered = sorted(self.items(), key=lambda item: -item[1][1])[:rows]
         return {name: [round(calls, 1), round(time, 3)] for name, (calls, time) in ordered}
 
 
 def around(points: list[Found], spans: list[Found]) -> Iterator[list[Found]]:
-    """For each point in order of time, the spans that hold its start, outermost first. Subtracts from each span's
-    `self` the time of the spans inside it."""
+    """For each point in order of time, the spans that contain its start, outermost first.
+
+    Subtracts from each span's `self` the time of the spans inside it.
+    """
     marks = [(one["ts"], -one["dur"], True, one) for one in spans] + [(one["ts"], 0.0, False, one) for one in points]
     stack: list[Found] = []
     for start, _, is_span, one in sorted(marks, key=lambda mark: mark[:3]):
@@ -51,7 +51,8 @@ def around(points: list[Found], spans: list[Found]) -> Iterator[list[Found]]:
 
 
 def analysed(events: list[Found], steps: int) -> Found:
-    """Figures of one of `steps` steps: [calls, milliseconds] by region and operator, gaps, and what the host does."""
+    """Figures per step of a trace of `steps` steps: [calls, milliseconds] by region and operator, gaps, and the
+    host's work."""
     spans: defaultdict[str, list[Found]] = defaultdict(list)
     for event in events:
         if event.get("ph") == "X":
@@ -67,11 +68,11 @@ def analysed(events: list[Found], steps: int) -> Found:
         points = [one for one in hosted if one["tid"] == thread]
         for one, stack in zip(points, around(points, [one for one in operators if one["tid"] == thread]), strict=True):
             one["operators"] = stack
-    # An operator's number is that of the next node of the graph: the last one of a number made the node.
+    # An operator's number is that of the graph's next node, so the last operator of a number made the node.
     forward = {one["args"].get("Sequence number"): one["regions"][-1] for one in hosted if is_forward(one)}
     device = spans["kernel"] + spans["gpu_memcpy"] + spans["gpu_memset"]
     launches = {call["args"].get("correlation"): call for call in calls}
-    if not device:  # a dry run: operators that call no others stand for kernels
+    if not device:  # a dry run: operators that call no others replace kernels
         device = [one | {"args": {"correlation": one["ts"]}} for one in operators if one["self"] == one["dur"]]
         launches = {one["ts"]: one for one in operators}
     host, api, waits, in_region = (Table(steps) for _ in range(4))
@@ -93,7 +94,7 @@ def is_forward(one: Found) -> bool:
 
 
 def labels(call: Found | None, forward: dict[int, str]) -> tuple[str, str]:
-    """Region and operator of a call on the host. Regions of the backward pass are those of the forward operators."""
+    """Region and operator of a host call. Backward regions are those of the forward operators."""
     if call is None:
         return "unknown", "unknown"
     region = call["regions"][-1] if call["regions"] else "between"
@@ -105,7 +106,7 @@ def labels(call: Found | None, forward: dict[int, str]) -> tuple[str, str]:
 
 
 def on_device(kernels: list[Found], label: Callable[[Found], tuple[str, str]], steps: int) -> Found:
-    """Figures of kernels and copies; time that several share is the first one's."""
+    """Figures of kernels and copies; time shared by several is counted for the first."""
     by_region, by_operator, by_kernel, gaps, long_gaps = (Table(steps) for _ in range(5))
     ordered = sorted(kernels, key=lambda one: one["ts"])
     end = ordered[0]["ts"]

@@ -1,21 +1,21 @@
-"""Does a step cost as much for each utterance of a large corpus as of a small one?
+"""Does a step cost as much per utterance of a large corpus as of a small one?
 
     python -m benchmarks scale
 
-Synthetic corpora of 10,000, 100,000 and 1,000,000 utterances go through every step between recordings and training,
-each step in a process of its own. Steps on rows (`scale_rows.py`: manifest, splits, summary, index, plan, ledger,
-prompts) work on manifests and indexes with all that real ones hold. Steps on files (`scale_files.py`: import,
-`prepare`, `features`, reading, codes) work on recordings of half a second; how much longer real ones take is in the
-audio, not in their number. `--sizes` and `--file-sizes` choose the sizes of either.
+Synthetic corpora of 10,000, 100,000 and 1,000,000 utterances pass through every step between recordings and training,
+each in a separate process. Steps on rows (`scale_rows.py`: manifest, splits, summary, index, plan, ledger, prompts)
+use complete manifests and indexes. Steps on files (`scale_files.py`: import, `prepare`, `features`, reading, codes)
+use recordings of half a second; longer ones add cost per audio, not per utterance. `--sizes` and `--file-sizes`
+choose the sizes of either.
 
-Of each step: CPU time, the most memory beside what the process held before, and files left, for each utterance. The
-claim: from one size to the next none of them grows by more than 20 %. Fixed costs make small corpora dearer, which is
-no fault; what is below a microsecond, 200 bytes or a hundredth of a file an utterance is not told apart from nothing.
-CPU time is the least of several measurements of a short step: other work can only add. Files come from disk at every
-size: those of a small corpus would be in memory still, and cost the kernel less. What 45 million utterances (100,000
-hours) would take is extrapolated from the largest size, and says so.
+Measured per utterance: CPU time, peak memory above the process's initial memory, and files left. The claim: none
+grows by more than 20 % from one size to the next. Fixed costs make small corpora more expensive, which is no fault;
+costs below a microsecond, 200 bytes or a hundredth of a file count as nothing. CPU time is the minimum of several
+measurements of a short step, because other work can only add. Files are read from disk at every size; those of a
+small corpus would otherwise still be in memory. Costs of 45 million utterances (100,000 hours) are extrapolated from
+the largest size and marked so.
 
-Not measured: DVC and MLflow, recognisers, the audit, training itself; several machines.
+Not measured: DVC and MLflow, recognisers, the audit, training itself, and several machines.
 """
 
 import shutil
@@ -36,19 +36,17 @@ from benchmarks.scaling.scale_worker import Job
 
 SIZES = (10_000, 100_000, 1_000_000)
 WANTED = 45_000_000
-"""Utterances of 100,000 hours."""
+"""Number of utterances in 100,000 hours."""
 GROWTH = 1.2
-"""Most that an utterance may cost of what it costs in the next smaller corpus."""
+"""Maximum ratio of an utterance's cost to that in the next smaller corpus."""
 FLOORS = {"cpu_us": 1.0, "bytes": 200.0, "files": 0.01}
-"""Costs of an utterance that are not told apart from nothing."""
+"""Costs per utterance that count as nothing."""
 SHORT = {"sizes": [100, 200], "file_sizes": [20, 40]}
 
 Costs = dict[str, float | None]
-"""Of an utterance: `cpu_us`, `bytes`, `files`."""
 
 
 def measure(step: str, utterances: int, folder: Path) -> Costs:
-    """The costs of a step for each utterance."""
     found = ask("benchmarks.scaling.scale_worker", step, job=asdict(Job(utterances=utterances, folder=str(folder))))
     return {
         "cpu_us": round(1e6 * found["cpu_seconds"] / utterances, 3),
@@ -58,7 +56,7 @@ def measure(step: str, utterances: int, folder: Path) -> Costs:
 
 
 def growth(costs: dict[int, Costs]) -> dict[str, float]:
-    """By kind of cost, how much more an utterance costs than in the next smaller corpus, at most."""
+    """Maximum ratio, by kind of cost, of an utterance's cost to that in the next smaller corpus."""
     sizes, found = sorted(costs), {}
     for kind, floor in FLOORS.items():
         figures = [costs[size][kind] for size in sizes]
@@ -68,7 +66,7 @@ def growth(costs: dict[int, Costs]) -> dict[str, float]:
 
 
 def extrapolated(costs: dict[int, Costs]) -> dict[str, Any]:
-    """What `WANTED` utterances would take at the costs of the largest size."""
+    """Costs of `WANTED` utterances at the largest size's costs."""
     largest = max(costs)
     cpu, memory, files = (costs[largest][kind] for kind in ("cpu_us", "bytes", "files"))
     return {
@@ -100,7 +98,6 @@ def judged(steps: dict[str, dict[int, Costs]]) -> tuple[dict[str, Any], dict[str
 
 
 def measure_all(sizes: Sequence[int], file_sizes: Sequence[int], folder: Path) -> dict[str, dict[int, Costs]]:
-    """Every step at each of its sizes, the smallest first."""
     steps: dict[str, dict[int, Costs]] = {step: {} for step in (*ON_ROWS, *ON_FILES)}
     with tqdm(total=len(ON_ROWS) * len(sizes) + len(ON_FILES) * len(file_sizes), desc="scale", unit="step") as bar:
         for kind, chosen in ((ON_ROWS, sizes), (ON_FILES, file_sizes)):
@@ -113,7 +110,6 @@ def measure_all(sizes: Sequence[int], file_sizes: Sequence[int], folder: Path) -
 
 
 def main() -> None:
-    """Measure and print the verdict."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--sizes", nargs="+", type=int, default=list(SIZES), help="utterances of steps on rows")

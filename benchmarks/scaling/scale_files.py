@@ -1,4 +1,4 @@
-"""Steps of `benchmarks scale` that work on files: recordings of half a second, from their import to a batch."""
+"""Steps of `benchmarks scale` on files: recordings of half a second, from import to batch."""
 
 import itertools
 import json
@@ -28,14 +28,13 @@ from testbed.synthetic_corpus import store_beside
 
 RATE = 8000
 SECONDS = 0.5
-"""Of a recording."""
+"""Length of a recording."""
 WINDOW = 64
-"""Shards that are planned and read at a time: what docs/scale.md advises."""
+"""Number of shards planned and read at a time, as docs/scale.md advises."""
 AUDIO = MelConfig(sample_rate=RATE, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
 
 
 def corpus(folder: Path, utterances: int) -> Work:
-    """A table of recordings imported."""
     source = folder / "source"
     random, rows = np.random.default_rng(4), []
     swell = 0.1 + 0.1 * np.sin(np.arange(round(RATE * SECONDS)) / RATE * 2 * np.pi * 3)
@@ -52,7 +51,7 @@ def corpus(folder: Path, utterances: int) -> Work:
 
 
 def prepare_(folder: Path, utterances: int) -> Work:
-    """The stage `prepare`: every recording examined."""
+    """The stage `prepare`, which examines every recording."""
     config = replace(
         load("prepare", PrepareConfig, SETTINGS), min_seconds=0.05, min_characters_per_second=0.0, min_snr_db=None,
         max_characters_per_second=1000.0, max_rejected=0.5, most_held_out=200,
@@ -61,7 +60,6 @@ def prepare_(folder: Path, utterances: int) -> Work:
 
 
 def features(folder: Path, utterances: int) -> Work:
-    """The feature store."""
     rows = read_manifest(folder / "prepared/manifest.jsonl")
     text = TextConfig(frontend="gruut")
     store = store_beside(folder / "features", 128)
@@ -69,18 +67,21 @@ def features(folder: Path, utterances: int) -> Work:
 
 
 def features_verified(folder: Path, utterances: int) -> Work:
-    """Read through, as by one rank of each node."""
+    """The feature store read through, as by one rank per node."""
     return lambda: FeatureStore.open(folder / "features").verify()
 
 
 def _opened(folder: Path) -> FeatureStore:
-    """As a training opens it. A step that is repeated opens it anew, or small corpora's files would be open already."""
+    """The store opened as by a training.
+
+    A repeated step opens it again, because small corpora's files would otherwise be open already.
+    """
     allow_open_files()
     return FeatureStore.open(folder / "features")
 
 
 def batches(folder: Path, utterances: int) -> Work:
-    """An epoch's batches, read in their order, planned over the whole corpus: every row from another shard."""
+    """Batches of an epoch planned over the whole corpus and read in order: every row from another shard."""
 
     def work() -> None:
         store = _opened(folder)
@@ -90,7 +91,7 @@ def batches(folder: Path, utterances: int) -> Work:
 
 
 def batches_by_windows(folder: Path, utterances: int) -> Work:
-    """The same by windows of shards, as large corpora are trained on."""
+    """As `batches`, by windows of shards, as for large corpora."""
 
     def work() -> None:
         store = _opened(folder)
@@ -108,7 +109,7 @@ def _read(store: FeatureStore, items: np.ndarray) -> None:
 
 
 class _Codec:
-    """Says zeros: the codec's own work does not depend on how many utterances there are."""
+    """Returns zeros, because the codec's own work does not depend on the number of utterances."""
 
     codebooks, codes, stride, samples_per_frame = 2, 16, 2, 2 * AUDIO.hop
     silence = torch.zeros(2, dtype=torch.int64)
@@ -118,7 +119,7 @@ class _Codec:
 
 
 def codes(folder: Path, utterances: int) -> Work:
-    """The token store, by a codec that says zeros; another one each time, as what it has written is found again."""
+    """The token store of a codec that returns zeros; a different one each time, because existing codes are reused."""
     store, codecs = FeatureStore.open(folder / "features"), itertools.count()
     return lambda: write_codes(folder / "codes", "codec_lm", store, _Codec(), f"{next(codecs):064x}")
 
@@ -132,4 +133,4 @@ ON_FILES: dict[str, Callable[[Path, int], Work]] = {
     "batches_by_windows": batches_by_windows,
     "codes": codes,
 }
-"""In this order: each takes what an earlier one left."""
+"""In this order, because each step uses an earlier one's output."""

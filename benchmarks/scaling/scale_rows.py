@@ -1,4 +1,4 @@
-"""Steps of `benchmarks scale` that work on rows: synthetic manifests and indexes with all that real ones hold."""
+"""Steps of `benchmarks scale` on rows: synthetic manifests and indexes as complete as real ones."""
 
 import hashlib
 import re
@@ -29,29 +29,26 @@ from tasks.params import load
 
 SETTINGS = ROOT / "params.yaml"
 PER_SPEAKER = 108
-"""Utterances, as in LibriTTS-R."""
+"""Utterances per speaker, as in LibriTTS-R."""
 PER_SHARD = 1024
 BUDGET = 8000
-"""Frames of a micro-batch; an utterance has 100 to 1000."""
+"""Frames per micro-batch; an utterance has 100 to 1000."""
 Work = Callable[[], object]
-"""May be done again."""
 
 
 def words() -> list[str]:
-    """Words that the frontend knows."""
+    """Words in the frontend's lexicon."""
     prompts = (ROOT / "corpora/demo/prompts.txt").read_text(encoding="utf-8")
     return sorted(set(re.findall(r"[a-z]{3,}", prompts)))
 
 
 def texts(utterances: int) -> Iterator[str]:
-    """Nine words each, drawn anew."""
     known, random = words(), np.random.default_rng(1)
     for _ in range(utterances):
         yield " ".join(known[word] for word in random.integers(0, len(known), 9).tolist())
 
 
 def prepared(utterances: int) -> Iterator[Utterance]:
-    """Utterances as `prepare` leaves them."""
     random = np.random.default_rng(2)
     for number, text in enumerate(texts(utterances)):
         seconds, snr, loudness, pitch = random.uniform((1, 20, -30, 80), (10, 60, -15, 300)).round(2).tolist()
@@ -71,23 +68,22 @@ def prepared(utterances: int) -> Iterator[Utterance]:
 
 
 def condition_config() -> ConditionConfig:
-    """The project's."""
+    """The project's settings."""
     return load("condition", ConditionConfig, SETTINGS)
 
 
 def manifest_written(folder: Path, utterances: int) -> Work:
-    """`manifest.jsonl`."""
     rows = list(prepared(utterances))
     return lambda: write_manifest(folder / "rows.jsonl", rows)
 
 
 def manifest_read(folder: Path, utterances: int) -> Work:
-    """All of it, as `features` and `audit` take it."""
+    """The whole manifest, as `features` and `audit` read it."""
     return lambda: read_manifest(folder / "rows.jsonl")
 
 
 def splits(folder: Path, utterances: int) -> Work:
-    """Each utterance's split, and held-out sets capped."""
+    """Each utterance's split, with limited held-out sets."""
     rows = list(prepared(utterances))
 
     def work() -> None:
@@ -113,7 +109,7 @@ def summary(folder: Path, utterances: int) -> Work:
 
 
 def index_rows(utterances: int) -> Rows:
-    """The index of a feature store, 1 in 50 held out."""
+    """The index of a feature store, with 1 in 50 utterances held out."""
     numbers = np.arange(utterances)
     frames = np.random.default_rng(3).integers(100, 1001, utterances)
     ids = [f"u{number:08d}" for number in range(utterances)]
@@ -130,7 +126,6 @@ def index_rows(utterances: int) -> Rows:
 
 
 def index_written(folder: Path, utterances: int) -> Work:
-    """The columns of a feature store."""
     rows = index_rows(utterances)
 
     def work() -> None:
@@ -145,7 +140,7 @@ def _index(folder: Path) -> Index:
 
 
 def index_opened(folder: Path, utterances: int) -> Work:
-    """By a rank, hash and all."""
+    """The index opened by a rank, including its hash."""
     return lambda: _index(folder)
 
 
@@ -155,7 +150,7 @@ def _planned(index: Index) -> Callable[[int], list[MicroBatch]]:
 
 
 def plan(folder: Path, utterances: int) -> Work:
-    """Of an epoch."""
+    """The plan of an epoch."""
     planned = _planned(_index(folder))
     return lambda: planned(1)
 
@@ -168,14 +163,14 @@ class _Alone(Ranks):
 
 
 def ledger(folder: Path, utterances: int) -> Work:
-    """Opened, as at every start and resume, with the plans that it asks for."""
+    """The ledger opened, as at every start and resume, with the plans that it requests."""
     planned = _planned(_index(folder))
     opened = Ledger(_Alone(0, 1, 0, torch.device("cpu")))
     return lambda: opened.open(Plan(2, planned), 1, 0)
 
 
 class _Codes:
-    """Codes of a language model, all alike."""
+    """Identical codes of a language model."""
 
     codebooks = 2
 
@@ -188,7 +183,7 @@ class _Codes:
 
 
 def prompts(folder: Path, utterances: int) -> Work:
-    """Grouped once, and drawn for each row of an epoch."""
+    """Prompts grouped once and drawn for each row of an epoch."""
     index = _index(folder)
     store: Any = SimpleNamespace(speaker=index.speaker, split=index.split, header={"splits": SPLITS})
     codes: Any = _Codes(index.frames // 2)

@@ -1,7 +1,5 @@
-"""Measures one step of `benchmarks scale` in a process of its own: python -m benchmarks.scaling.scale_worker STEP.
-
-What a step needs is made before it is measured.
-"""
+"""Measures one step of `benchmarks scale` in a separate process: python -m benchmarks.scaling.scale_worker STEP.
+The step's inputs are made before the measurement."""
 
 import gc
 import os
@@ -15,7 +13,7 @@ from benchmarks.scaling.scale_files import ON_FILES
 from benchmarks.scaling.scale_rows import ON_ROWS, Work
 
 LONG_ENOUGH = 5.0
-"""CPU seconds from which a step is not measured again."""
+"""CPU seconds above which a step is not measured again."""
 REPEATED = 3
 
 
@@ -25,13 +23,13 @@ class Job:
 
     utterances: int
     folder: str
-    """Where the steps of this size leave what the next ones take."""
+    """Folder through which the steps of this size exchange data."""
 
 
 def measured(prepare_step: Callable[[Path, int], Work], job: Job) -> dict[str, float | None]:
-    """CPU seconds of this process and of those it started, bytes of memory at most and files left, of what
-    `prepare_step` returns: the least CPU time of up to `REPEATED` times, and of the first time memory (None where the
-    system does not tell) and files."""
+    """CPU seconds of this process and its children, peak bytes of memory and files left by the result of
+    `prepare_step`. CPU time is the minimum of up to `REPEATED` runs; memory (None if the system does not report
+    it) and files are from the first."""
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
     work = prepare_step(folder, job.utterances)
@@ -55,14 +53,14 @@ def _spent(work: Work) -> float:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process and of those that it started and saw end."""
+    """CPU seconds of this process and its finished children."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in spent)
 
 
 def _leave_to_the_disk(folder: Path) -> None:
-    """Have the system forget what files hold, as it has of most files of a large corpus; a small one's would all be in
-    memory still. Where it cannot be told so, they stay."""
+    """Drop files from the page cache where the system allows it: most files of a large corpus are not in memory,
+    but all of a small one would be."""
     if not hasattr(os, "posix_fadvise"):
         return
     os.sync()
@@ -74,7 +72,7 @@ def _leave_to_the_disk(folder: Path) -> None:
 
 
 def _forget_peak() -> float | None:
-    """MiB of this process now, from which its peak is counted."""
+    """Reset the peak memory; return this process's current MiB."""
     forget = Path("/proc/self/clear_refs")
     if not os.access(forget, os.W_OK):
         return None
@@ -87,7 +85,6 @@ def _files(folder: Path) -> int:
 
 
 def main() -> None:
-    """Measure the step that the command line names."""
     steps = {**ON_ROWS, **ON_FILES}
     answer(Job, {name: lambda job, step=step: measured(step, job) for name, step in steps.items()})  # type: ignore[misc]
 

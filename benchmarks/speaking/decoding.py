@@ -1,9 +1,9 @@
-"""How fast a codec language model is decoded: `python -m benchmarks decoding`.
+"""How fast is a codec language model decoded? `python -m benchmarks decoding`
 
-Tokens a second (a token is one step of one row: a code of each stream), real-time factor, first audio, start without
-and with compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on one thread.
-Decoders take turns, so ratios hold on a busy machine; each start is a process of its own. A decoder that cannot run
-says why.
+Tokens per second (a token is one step of one row: a code of each stream), real-time factor, first audio, start
+without and with compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on
+one thread. Decoders alternate, so ratios hold on a busy machine; each start is a separate process. A decoder that
+cannot run reports why.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ DECODERS = (
 )
 """Dynamic eager, static eager, static compiled, ONNX Runtime; the same on a GPU, and CUDA graphs."""
 PREPARED = (COMPILED, "torch-cuda-compiled/fp32", "torch-cuda-graphs/fp32")
-"""Those that are started twice."""
+"""Decoders that are started twice."""
 FASTER = {1: 2.5, 4: 3.4}
-"""How many times as fast as dynamic eager ONNX Runtime decodes, by rows."""
+"""Minimum speed of ONNX Runtime's decoding relative to dynamic eager, by rows."""
 SECOND_START = 1 / 3
 MORE_MEMORY = 1.3
 FASTER_GPU = 3.0
@@ -44,7 +44,6 @@ SHORT = {"batches": [1], "buckets": [128], "decoders": [DYNAMIC, STATIC, ONNX], 
 
 
 def main() -> None:
-    """Measure, print, judge."""
     parser = command(__doc__)
     add, models = parser.add_argument, Path("models")
     add("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
@@ -67,13 +66,13 @@ def main() -> None:
 
 
 def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
-    """All starts and races. A decoder that does not start is reported once and left out of the rest."""
+    """All starts and races. A decoder that does not start is reported once and omitted from the rest."""
     result: dict[str, Any] = {"not_run": {}, "cells": {}}
     cells = [(batch, bucket) for batch in batches for bucket in buckets]
     for batch, bucket in tqdm(cells, desc="decoding", unit="cell"):
         here = replace(job, batch=batch, bucket=bucket, first_audio=(batch, bucket) == (1, max(buckets)))
         cell: dict[str, Any] = {"start": {}}
-        with tempfile.TemporaryDirectory() as cache:  # kept for the race, which need not compile once more
+        with tempfile.TemporaryDirectory() as cache:  # kept for the race, which then need not compile
             here = replace(here, cache=cache)
             for name in (name for name in job.decoders if name not in result["not_run"]):
                 started = _starts(replace(here, decoders=[name]))
@@ -88,7 +87,7 @@ def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:
-    """The claims about the cells that were measured."""
+    """Claims about the measured cells."""
     cells = {tuple(int(part.split("_")[1]) for part in name.split("/")): cell for name, cell in result["cells"].items()}
     raced = [found for cell in cells.values() for found in cell["decoders"].items()]
     twice = [start for cell in cells.values() for name, start in cell["start"].items() if name in PREPARED]

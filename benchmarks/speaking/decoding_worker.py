@@ -1,5 +1,5 @@
-"""One process of `benchmarks decoding`: `race` has all decoders speak the same rows in turn; `start` loads one,
-prepared for its bucket, and speaks once. One thread throughout."""
+"""One process of `benchmarks decoding`: `race` has all decoders speak the same rows alternately; `start` loads
+one, prepared for its bucket, and speaks once. Uses one thread."""
 
 import dataclasses
 import time
@@ -23,7 +23,7 @@ from sonorant.speech.decoding import DecodingDescription
 from sonorant.speech.voice import Voice
 
 DYNAMIC = "torch/fp32"
-"""Eager torch, a cache that grows: what the others are compared with on a CPU."""
+"""Eager torch with a growing cache: the baseline on a CPU."""
 DYNAMIC_GPU = "torch-cuda/fp32"
 
 
@@ -36,20 +36,23 @@ class Job(VoiceJob):
     batch: int
     """Rows."""
     bucket: int
-    """Slots of the cache that the rows' texts may need."""
+    """Number of cache slots that the rows' texts may need."""
     seconds: float
-    """Of the race."""
+    """Duration of the race."""
     cache: str
-    """Folder where compiled artefacts are kept."""
+    """Folder of compiled artefacts."""
     first_audio: bool
-    """Whether the race also times how soon a sentence is first heard."""
+    """Whether the race also times the first audio of a sentence."""
 
 
 class Decoder:
     """A loaded runtime with a stepper of its own."""
 
     def __init__(self, job: Job, name: str) -> None:
-        """Load and warm up, for the job's batch and bucket alone. Raises SonorantError saying why it cannot run."""
+        """Load and warm up for the job's batch and bucket only.
+
+        Raises SonorantError with the reason if it cannot run.
+        """
         shapes: dict[str, Any] = {"batches": (job.batch,), "slots": (job.bucket,)}
         self.voice = load(job, name, threads=1, cache_folder=Path(job.cache), **shapes)
         self._runtime = cast(TokenRuntime, self.voice.runtime)
@@ -58,10 +61,10 @@ class Decoder:
         greedy: dict[str, Any] = {"temperature": 0.0, "advance": "median", "repetition_penalty": 1.0, "retries": 0}
         self._greedy = replace(self._decoding.defaults, **greedy)
         self.took: list[float] = []
-        """Seconds of decoding alone, of each call of `decode_texts`."""
+        """Seconds of decoding alone, per call of `decode_texts`."""
 
     def speak(self, tokens: NDArray[np.int64]) -> Spoken:
-        """Rows of phoneme ids (B, N, 3) to samples, greedily; the codes."""
+        """Convert rows of phoneme ids (B, N, 3) to samples, greedily; return the codes."""
         rows = len(tokens)
         lengths = np.full(rows, tokens.shape[1])
         states = self._runtime.encode(tokens, lengths, np.zeros(rows, np.int64))
@@ -73,13 +76,12 @@ class Decoder:
         return spoken
 
     def counters(self) -> dict[str, int] | None:
-        """How requests were served, where a runtime of fixed shapes counts them."""
+        """How requests were served, if a runtime of fixed shapes counts them."""
         count = getattr(self.voice.runtime, "counters", None)
         return dataclasses.asdict(count()) if count else None
 
 
 def race(job: Job) -> dict[str, Any]:
-    """Speed and tokens of all decoders."""
     decoders, not_run = load_all(job, job.decoders, partial(Decoder, job))
     voice = next(iter(decoders.values())).voice
     tokens = rows_of_text(voice, job.batch, job.bucket)
@@ -99,7 +101,7 @@ def race(job: Job) -> dict[str, Any]:
             "frames": steps,
             "identical": spoken[name].codes_BFG.tobytes() == spoken[first].codes_BFG.tobytes(),
             "counters": decoder.counters(),
-            # Frame for frame: another precision may speak the text in other time.
+            # Per frame, because another precision may speak the text in a different time.
             **ratio(np.array(decoders[first].took[WARM_UP:]) / int(spoken[first].lengths_B.sum()), took / steps),
         }
     if job.first_audio:
@@ -111,7 +113,6 @@ def race(job: Job) -> dict[str, Any]:
 
 
 def start(job: Job) -> dict[str, Any]:
-    """Time and memory of the start of one decoder."""
     [name] = job.decoders
     began = time.perf_counter()
     decoders, not_run = load_all(job, job.decoders, partial(Decoder, job))
@@ -128,8 +129,8 @@ def start(job: Job) -> dict[str, Any]:
 
 
 def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
-    """Phoneme ids (B, N, 3) of a passage, each row from another place; N is what fits into the bucket with its whole
-    budget."""
+    """Phoneme ids (B, N, 3) of a passage, each row from a different place; N is what fits into the bucket with its
+    whole budget."""
     described = decoding(voice)
     slots_a_phoneme = described.defaults.budget * described.frames_per_phoneme.p99
     count = int((bucket - 1 - max(1, described.prompt_frames) - described.codebooks) // slots_a_phoneme)

@@ -1,7 +1,7 @@
-"""How soon a fresh process is first heard, and how much memory it speaks in: `python -m benchmarks first_audio`.
+"""How soon does a fresh process speak, and in how much memory? `python -m benchmarks first_audio`
 
 CPU seconds from the start of the interpreter to the first audio of a short text, alternating with a process that only
-imports NumPy and ONNX Runtime, the least that any such process needs.
+imports NumPy and ONNX Runtime, the minimum for any such process.
 """
 
 from pathlib import Path
@@ -15,14 +15,13 @@ from sonorant.speech.bundle import read_bundle
 from tasks.stage import run
 
 TIMES = 4.0
-"""A process is heard within so many times the CPU time of the imports."""
+"""Maximum ratio of the CPU time to the first audio to that of the imports."""
 CPU_SECONDS, MEBIBYTES = 0.5, 120
-"""What the project aims at, for a voice of the family parallel in int8."""
+"""The project's aims for an int8 voice of the family parallel."""
 SHORT = {"rounds": 2}
 
 
 def main() -> None:
-    """Measure both in alternation, print, judge."""
     parser = command(__doc__)
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument("--rounds", type=int, default=10, help="processes of each kind (default 10)")
@@ -33,7 +32,7 @@ def main() -> None:
         variant = "int8" if "int8" in variants else "fp32"
         work = {"imports": ("import",), "first_audio": ("speak", bundle, variant)}
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in work}
-        for _ in range(given.rounds + 1):  # of each kind the first also brings the files into memory
+        for _ in range(given.rounds + 1):  # the first process of each kind also loads the files into memory
             for name, words in work.items():
                 found[name].append(ask("benchmarks.speaking.fresh_process", *words))
     result: dict[str, Any] = {"weights": weights, "variant": variant, "rounds": given.rounds}

@@ -1,7 +1,7 @@
-"""A fresh process of `benchmarks first_audio` and `streaming`, which imports nothing before it must.
+"""A fresh process of `benchmarks first_audio` and `streaming`, with minimal imports.
 
-`speak BUNDLE VARIANT`: CPU seconds from its start to the first audio, and MiB to speak all texts; `import`: CPU seconds
-of the imports that any such process needs; `read BUNDLE WORDS`: MiB to speak a text of so many words.
+`speak BUNDLE VARIANT`: CPU seconds from its start to the first audio, and MiB to speak all texts; `import`: CPU
+seconds of the imports that any such process needs; `read BUNDLE WORDS`: MiB to speak a text of so many words.
 """
 
 import json
@@ -10,7 +10,6 @@ import time
 
 
 def main() -> None:
-    """Print the figures."""
     task, *words = sys.argv[1:]
     if task == "import":
         import numpy  # noqa: F401

@@ -1,7 +1,7 @@
-"""How fast every runtime and precision speaks: `python -m benchmarks latency`.
+"""How fast does every runtime and precision speak? `python -m benchmarks latency`
 
 Latency, real-time factor and time to first audio of every variant in the voice's bundle, by length of text and
-threads, cold and warm. Candidates take turns, so ratios hold on a busy machine; milliseconds are this machine's. The
+threads, cold and warm. Candidates alternate, so ratios hold on a busy machine; milliseconds are this machine's. The
 result lists the candidates that cannot run, with the reason.
 """
 
@@ -23,12 +23,11 @@ from tasks.stage import run
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 FIRST_AUDIO = 1.5
-"""The first audio of a paragraph comes within so many times that of a short text."""
+"""Maximum ratio of a paragraph's time to first audio to that of a short text."""
 SHORT = {"seconds": 0.1, "runtimes": ["onnxruntime", "torch"], "threads": [1]}
 
 
 def main() -> None:
-    """Measure, print, judge."""
     parser = command(__doc__)
     add, models = parser.add_argument, Path("models")
     add("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
@@ -64,7 +63,7 @@ def measure(job: Job, runtimes: list[str], numbers: list[int]) -> dict[str, Any]
 
 
 def _candidates(job: Job, runtimes: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Candidates to try, the baseline first, and why the others are not tried."""
+    """Candidates to try, the baseline first, and the reasons why others are not tried."""
     graphs = read_bundle(Path(job.bundle)).description.graphs
     exported = set.intersection(*(set(graph.variants) for graph in graphs.values()))
     tried, not_run = [], {}

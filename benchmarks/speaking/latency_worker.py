@@ -1,8 +1,5 @@
-"""One process of `benchmarks latency`: `warm` times all candidates in turn; `cold` loads one and speaks its first
-request.
-
-A number of threads is a process each, because torch has one pool of threads a process; a cold start is one anyway.
-"""
+"""One process of `benchmarks latency`: `warm` times all candidates alternately; `cold` loads one and speaks its
+first request. Each number of threads needs its own process, because torch has one thread pool per process."""
 
 import time
 from dataclasses import dataclass
@@ -24,17 +21,15 @@ Tokens = list[NDArray[np.int64]]
 
 @dataclass(frozen=True, kw_only=True)
 class Job(VoiceJob):
-    """What to measure."""
-
     candidates: list[str]
-    """A warm job's first is `BASELINE`."""
+    """In a warm job, the first is `BASELINE`."""
     threads: int
     seconds: float
-    """For each cell of the table."""
+    """Duration per cell of the table."""
 
 
 def warm(job: Job) -> dict[str, Any]:
-    """Every text, all candidates in turn."""
+    """Every text by all candidates alternately."""
     voices, not_run = load_all(job, job.candidates, partial(load, job, threads=job.threads))
     spoken: dict[str, Any] = {}
     for length in TEXTS:
@@ -47,14 +42,14 @@ def warm(job: Job) -> dict[str, Any]:
         for candidate, seconds in audio.items():
             row = {"audio_s": round(seconds, 2), "rtf": round(float(np.median(took[candidate])) / seconds, 6)}
             if BASELINE in took:
-                # Audio for audio: candidates may speak a text in slightly different time.
+                # Per second of audio, because candidates may speak a text in slightly different time.
                 row |= ratio(took[BASELINE] / audio[BASELINE], took[candidate] / seconds)
             spoken[length][candidate] = figures(took[candidate]) | row
     return {"not_run": not_run, "spoken": spoken, "first_audio": _first_audio(voices, job)}
 
 
 def _first_audio(voices: dict[str, Voice], job: Job) -> dict[str, Any]:
-    """Time to first audio, all texts and candidates in turn."""
+    """Time to first audio of all texts and candidates, alternating."""
     pairs = {f"{length}|{name}": (length, name) for length in TEXTS for name in voices}
     work = {key: partial(hear_first, voices[name], TEXTS[length]) for key, (length, name) in pairs.items()}
     took = take_turns(work, job.seconds * len(TEXTS), least=8)
@@ -65,7 +60,6 @@ def _first_audio(voices: dict[str, Voice], job: Job) -> dict[str, Any]:
 
 
 def cold(job: Job) -> dict[str, Any]:
-    """The start of one candidate."""
     began = time.perf_counter()
     voices, not_run = load_all(job, job.candidates, partial(load, job, threads=job.threads))
     if not_run:
@@ -91,7 +85,7 @@ def _tokens(voice: Voice, length: str) -> Tokens:
 
 
 def _speak(voice: Voice, tokens: Tokens) -> float:
-    """Speak sentences one after the other; the seconds of audio."""
+    """Speak sentences one after the other; return the seconds of audio."""
     one = np.zeros(1, np.int64)
     lengths = [voice.synthesize(t[None], np.array([len(t)]), one, np.ones(1, np.float32)).lengths for t in tokens]
     return float(sum(int(length[0]) for length in lengths)) / voice.sample_rate

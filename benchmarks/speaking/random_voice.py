@@ -1,5 +1,5 @@
-"""The voice that a benchmark speaks with: the pipeline's, or one of random weights, of the sizes in params.yaml. That
-is as fast as a trained one, but says nothing intelligible."""
+"""The voice of a benchmark: the pipeline's, or one with random weights and the sizes in params.yaml, which is as
+fast as a trained one, but says nothing intelligible."""
 
 import dataclasses
 import math
@@ -26,15 +26,15 @@ from sonorant.text import TextConfig, frontend_description, load_frontend
 from tasks.params import load
 
 VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
-"""Where the pipeline leaves bundles: the one with all variants, and the one that ships."""
+"""Bundles of the pipeline: the one with all variants, and the one that ships."""
 LENGTHS = Lengths(tokens=(10, 40, 90, 130), frames=(60, 240, 500, 750))
-"""As those of the demo's corpus, about."""
+"""About those of the demo's corpus."""
 Folders = tuple[Path, Path]
 """Trained folders of predictor and waveform model."""
 
 
 def shipped(family: str | None = None) -> Path | None:
-    """The bundle that the pipeline left here, of this family if one is named."""
+    """The pipeline's bundle here, of `family` if given."""
     made = (folder for folder in VOICES if (folder / DESCRIPTION).is_file())
     return next((one for one in made if family in (None, read_bundle(one).description.family)), None)
 
@@ -43,8 +43,10 @@ def shipped(family: str | None = None) -> Path | None:
 def voice_of(
     bundle: Path | None, family: str, trained: Folders | None = None, quantized: Path | None = None
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """`bundle` with its trained folders, as fields of `VoiceJob`, and what its weights are. Without a bundle it is one
-    of random weights. `quantized`: folder of both models in int8."""
+    """`bundle` with its trained folders, as fields of `VoiceJob`, and a description of its weights.
+
+    Without a bundle the weights are random. `quantized`: folder of both models in int8.
+    """
     if bundle is not None:
         int8 = (quantized / "predictor", quantized / "waveform") if quantized else None
         yield {"bundle": str(bundle), "trained": {"float": _present(trained), "quantized": _present(int8)}}, "trained"
@@ -65,7 +67,7 @@ def _present(folders: Folders | None) -> list[str] | None:
 
 
 def random_models(folder: Path, family: str) -> Folders:
-    """Write trained folders of both models of a family into `folder`, always the same weights."""
+    """Write trained folders of both models of a family to `folder`, always with the same weights."""
     torch.manual_seed(0)
     if family == "parallel":
         acoustic = _save(folder, "acoustic", load("acoustic", AcousticConfig))
@@ -98,6 +100,6 @@ def _save(folder: Path, kind: str, config: Any, **more: Any) -> Path:
     }
     weights = build(description).state_dict()
     if kind == "language_model":
-        weights["advance.bias"][:2] = torch.tensor([4.0, 3.0])  # about three frames a phoneme, as if it spoke
+        weights["advance.bias"][:2] = torch.tensor([4.0, 3.0])  # about three frames per phoneme, as in speech
     save_model(folder / kind, weights, description)
     return folder / kind

@@ -1,7 +1,7 @@
-"""The server under load: `python -m benchmarks serving`.
+"""How does the server perform under load? `python -m benchmarks serving`
 
-1, 8, 32 and 128 listeners send requests to `sonorant serve` without pauses, from one process on the same machine, which
-takes its share of the cores. Two real-time factors: for the listener, with the wait, and by the server, work alone.
+1, 8, 32 and 128 listeners send requests to `sonorant serve` without pauses, from one process on the same machine,
+which uses some of the cores. Two real-time factors: the listener's, including the wait, and the server's work alone.
 """
 
 import asyncio
@@ -26,14 +26,13 @@ from tasks.stage import run
 
 LISTENERS = (1, 8, 32, 128)
 KEPT = 0.8
-"""Of the speech that 8 listeners get made in a second, at least so much is made for 32 and for 128."""
+"""Minimum speech per second for 32 and 128 listeners relative to 8 listeners."""
 GROWTH = 1.1
-"""Memory after the last round is at most so many times that after 8 listeners, when all processes have spoken."""
+"""Maximum memory after the last round relative to that after 8 listeners, when all processes have spoken."""
 SHORT = {"seconds": 3.0}
 
 
 def main() -> None:
-    """Ask, print, judge."""
     parser = command(__doc__)
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each number of listeners (default 60)")
@@ -67,18 +66,18 @@ def main() -> None:
 
 @dataclass
 class Heard:
-    """What the listeners of one round got."""
+    """Measurements of one round's listeners."""
 
     first: list[float] = field(default_factory=list)
-    """Seconds to the first sound, of each request."""
+    """Seconds to the first sound of each request."""
     factors: list[float] = field(default_factory=list)
-    """Seconds of each request over those of its speech."""
+    """Ratio of each request's seconds to those of its speech."""
     audio: float = 0.0
     lost: int = 0
 
 
 async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
-    """One round: its figures."""
+    """Figures of one round."""
     before = metrics(url)
     heard, numbers, began = Heard(), count(), time.perf_counter()
     await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
@@ -105,12 +104,11 @@ async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
-    """The median and those of the slow ones."""
     return {f"p{share}": float(np.percentile(values, share)) for share in (50, 95, 99)}
 
 
 async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -> None:
-    """One listener, until the time is over."""
+    """Simulate one listener until the time is over."""
     texts = list(TEXTS.values())
     while time.perf_counter() < until:
         began = time.perf_counter()
@@ -130,7 +128,7 @@ async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -
 
 
 async def ask(url: str, wish: dict[str, Any]) -> Any:
-    """The lines of an answer, by HTTP/1.0."""
+    """The lines of a response, by HTTP/1.0."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
     body = json.dumps(wish).encode()
@@ -150,7 +148,7 @@ async def ask(url: str, wish: dict[str, Any]) -> Any:
 
 
 def metrics(url: str) -> dict[str, float]:
-    """The server's counters, of all voices together."""
+    """The server's counters, summed over voices."""
     from urllib.request import urlopen
 
     text = urlopen(f"{url}metrics").read().decode()

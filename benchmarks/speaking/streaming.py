@@ -1,8 +1,8 @@
-"""Time to first speech, and memory, by length of the text and number of listeners: `python -m benchmarks streaming`.
+"""How soon does speech begin, and in how much memory? `python -m benchmarks streaming`
 
-Texts take turns within each repeat and claims are ratios, so other work on the machine affects all alike. Memory is
-the peak of a separate process that speaks a text of different sentences. Each listener hears sentences in real time, in
-a thread of their own.
+Measured by length of the text and number of listeners. Texts alternate within each repeat and claims are ratios, so
+other work on the machine affects all alike. Memory is the peak of a separate process that speaks a text of different
+sentences. Each listener hears sentences in real time, in a separate thread.
 """
 
 import argparse
@@ -28,20 +28,19 @@ from sonorant.speech.voice import Voice
 from tasks.stage import run
 
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int8": 1e-3}
-"""Of full scale, streamed against one shot: one step of fp16 or bf16; of int8 one in 255."""
+"""Maximum difference between stream and one shot, of full scale: one step of fp16 or bf16; one in 255 for int8."""
 MORE_MEMORY = 0.1
-"""By how much ten times the words may raise the peak."""
+"""Maximum increase of the peak memory for ten times the words."""
 FIRST_AUDIO_MS = 150.0
-"""Until a sentence of a voice of the family codec_lm is first heard, on one thread, for one listener."""
+"""Maximum time to first audio of a sentence by a codec_lm voice, on one thread, for one listener."""
 AS_SOON = 1.4
-"""How much later than a sentence alone a text that begins with it may be first heard."""
+"""Maximum ratio of the time to first audio of a text to that of its first sentence alone."""
 AT_ONCE = (1, 4, 8)
-"""Listeners."""
+"""Numbers of listeners."""
 SHORT = {"sentences": 1, "repeats": 2, "words": 500}
 
 
 def main() -> None:
-    """Measure, print, judge."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent")
@@ -121,12 +120,12 @@ def _ratio(one: list[float], other: list[float]) -> float:
 
 
 def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, Any]:
-    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the share of sentences with a gap, over `sentences` a
+    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the fraction of sentences with a gap, over `sentences` per
     listener."""
     spoken = list(text(10 * (sentences + 1)))[1:]
 
     def listen(number: int) -> list[tuple[float, float]]:
-        # People do not begin at the same instant, nor one sentence apart.
+        # People start neither at the same instant nor one sentence apart.
         time.sleep(np.random.default_rng(number).uniform(0, 1.5) if number else 0)
         return [_listen(voice, sentence) for sentence in spoken]
 
@@ -138,7 +137,7 @@ def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, An
 
 
 def _listen(voice: Voice, sentence: str) -> tuple[float, float]:
-    """Seconds until the first samples, and seconds of silence in the middle because the next ones came too late."""
+    """Seconds until the first samples, and seconds of silence in the middle because later ones were late."""
     begin = time.perf_counter()
     first = ends = waited = 0.0
     for chunk in voice.stream(sentence):
@@ -147,7 +146,7 @@ def _listen(voice: Voice, sentence: str) -> tuple[float, float]:
             first = ends = now
         waited += max(0.0, now - ends)
         ends = max(now, ends) + len(chunk) / voice.sample_rate
-        # The next chunk is asked for while this one is heard.
+        # The next chunk is requested while this one plays.
         time.sleep(max(0.0, begin + ends - len(chunk) / voice.sample_rate - time.perf_counter()))
     return first, waited
 
@@ -163,8 +162,8 @@ def _difference(voice: Voice) -> float:
 
 
 def _lookahead_db(voice: Voice) -> dict[str, float]:
-    """For each lookahead in code frames below the full one: signal over difference, over the first part of a long
-    text."""
+    """Signal-to-difference ratio over the first part of a long text, for each lookahead in code frames below the
+    full one."""
     assert isinstance(voice.speaking, CodecLmSpeaking)
     how, receptive_field = _one_attempt(voice), voice.speaking.sounding.lookahead
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))

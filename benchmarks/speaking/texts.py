@@ -1,5 +1,5 @@
-"""What processes that speak with a voice share: texts, and how a candidate (`<runtime>/<variant>`) is loaded.
-Imports no torch."""
+"""Shared by processes that speak with a voice: texts, and loading of a candidate (`<runtime>/<variant>`). Imports
+no torch."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,24 +26,20 @@ Loaded = TypeVar("Loaded")
 
 
 def text(words: int) -> Iterator[str]:
-    """Sentences of ten words, no two alike."""
     for number in range(words // 10):
         yield f"Nobody came to the {PLACES[number % 10]} on day {number} of it. "
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceJob:
-    """The voice that a process measures."""
-
     bundle: str
-    """Its folder."""
     trained: dict[str, list[str] | None]
-    """`float` and `quantized`: folders of the predictor and of the waveform model, None where there are none."""
+    """`float` and `quantized`: folders of the predictor and of the waveform model, or None."""
 
 
 def load(job: VoiceJob, candidate: str, **options: Any) -> Voice:
-    """A candidate's voice, prepared for every shape it is prepared for; `options` as in `LoadOptions`. Raises
-    SonorantError saying why it cannot run."""
+    """A candidate's voice, prepared for all its shapes; `options` as in `LoadOptions`. Raises SonorantError with
+    the reason if it cannot run."""
     runtime, variant = candidate.split("/")
     trained = None
     if not runtime_row(runtime).standalone:
@@ -59,7 +55,7 @@ def load(job: VoiceJob, candidate: str, **options: Any) -> Voice:
 def load_all(
     job: VoiceJob, candidates: Iterable[str], load_one: Callable[[str], Loaded]
 ) -> tuple[dict[str, Loaded], dict[str, str]]:
-    """Candidates as `load_one` loads them, and of the others why they do not run."""
+    """Candidates loaded by `load_one`, and the reasons why others do not run."""
     loaded, not_run = {}, {}
     for candidate in candidates:
         try:
@@ -70,7 +66,7 @@ def load_all(
 
 
 def hear_first(voice: Voice, text: str) -> None:
-    """Text to the first chunk of a stream, frontend included."""
+    """Speak a text up to the first chunk of a stream, frontend included."""
     speech = voice.stream(text)
     next(speech)
     speech.close()

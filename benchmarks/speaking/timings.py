@@ -1,7 +1,7 @@
-"""How far a voice's own timings are from the words in its sound: `python -m benchmarks timings`.
+"""How accurate are a voice's own timings of its words? `python -m benchmarks timings`
 
-The listener of the short texts (`sonorant/evaluation/short_texts`) finds the words in the sound. It errs too, so it is
-also tested on flite's speech, whose times are known: single words cut out and joined, and whole sentences.
+The listener of the short texts (`sonorant/evaluation/short_texts`) finds the words in the sound. It errs too, so it
+is also tested on flite's speech, whose times are known: single words cut out and joined, and whole sentences.
 """
 
 import re
@@ -30,12 +30,12 @@ from sonorant.text.written_words import plain_words
 from tasks.stage import run
 
 MOST_MEDIAN_MS, MOST_95_MS = 25.0, 100.0
-"""Of the starts of words, by which a voice's timings differ from what is heard."""
+"""Maximum difference of the starts of words between a voice's timings and the sound."""
 LEAST_HEARD = 0.8
-"""Share of the words that the listener finds where the text has them: those are compared."""
+"""Minimum fraction of words that the listener finds in place; only those are compared."""
 WORDS_A_SENTENCE = 7
 FAR_MS = 10_000.0
-"""In place of a distance where no word was heard, as of a voice of random weights."""
+"""Replaces a distance if no word was found, as with random weights."""
 FLITE_VOICE = "rms"
 SHORT = {"sentences": 8}
 _SEGMENT = re.compile(r"(\S+):([\d.]+)")
@@ -52,7 +52,6 @@ class Known(NamedTuple):
 
 
 def main() -> None:
-    """Test the listener, then the voice; print the verdict."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--voice", type=Path, help="voice bundle (default: what the pipeline made here)")
@@ -79,7 +78,7 @@ def main() -> None:
 
 
 def measure(voice: Voice, sentences: Sequence[str]) -> dict[str, Any]:
-    """The listener's errors and the voice's, see `compare`."""
+    """The listener's errors and the voice's; see `compare`."""
     listener = Listener(voice.description.frontend.language)
     speech = {
         "listener, words joined": joined_words(sentences),
@@ -91,9 +90,9 @@ def measure(voice: Voice, sentences: Sequence[str]) -> dict[str, Any]:
 
 
 def compare(name: str, speech: Iterator[Known], listener: Listener, count: int) -> dict[str, Any]:
-    """The times of words against those that the listener hears, in ms: `start_ms` and `end_ms` with `median` and `p95`
-    of the distance, and `later`, the median by which they come after what is heard. `heard`: share of the words that
-    the listener finds where the text has them, which are compared."""
+    """The times of words against those found by the listener, in ms: `start_ms` and `end_ms` with `median` and
+    `p95` of the distance, and `later`, the median delay after the sound. `heard`: fraction of words that the
+    listener finds in place, which are compared."""
     differences, heard, words = [np.zeros((0, 2))], 0, 0
     for known in tqdm(speech, desc=name, total=count, unit="sentence"):
         said = [one for one in listener.hear(known.words, known.samples, known.rate) if one.word]
@@ -125,13 +124,13 @@ def spoken_by(voice: Voice, sentences: Sequence[str]) -> Iterator[Known]:
     for number, sentence in enumerate(sentences):
         samples, words = voice.say_timed(sentence, voice.speakers[number % len(voice.speakers)])
         plain = [plain_words(word.text) for word in words]
-        if all(len(parts) == 1 for parts in plain):  # what is written in figures is heard as other words
+        if all(len(parts) == 1 for parts in plain):
             times = np.array([(word.start, word.end) for word in words])
             yield Known(samples, voice.sample_rate, tuple(parts[0] for parts in plain), times)
 
 
 def spoken_by_flite(sentences: Sequence[str]) -> Iterator[Known]:
-    """Sentences with the times of flite's segments, where its words have as many of them as alone."""
+    """Sentences with the times of flite's segments, if each word has as many segments as alone."""
     alone: dict[str, int] = {}
     for sentence in sentences:
         words = plain_words(sentence)
@@ -147,7 +146,7 @@ def spoken_by_flite(sentences: Sequence[str]) -> Iterator[Known]:
 
 
 def joined_words(sentences: Sequence[str]) -> Iterator[Known]:
-    """Words that flite speaks alone, cut out and joined without pauses; silence stands around them all."""
+    """Words spoken alone by flite, cut out and joined without pauses, with silence around them all."""
     for sentence in sentences:
         words = plain_words(sentence)[:WORDS_A_SENTENCE]
         parts, rate = [], 0
@@ -162,7 +161,7 @@ def joined_words(sentences: Sequence[str]) -> Iterator[Known]:
 
 
 def flite(text: str) -> tuple[Floats, int, list[tuple[str, float, float]]]:
-    """A text as flite speaks it, and its segments with start and end in seconds."""
+    """flite's speech of a text, and its segments with start and end in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         wav, said = Path(folder) / "said.wav", Path(folder) / "said.txt"
         said.write_text(text + "\n", encoding="utf-8")

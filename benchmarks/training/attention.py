@@ -1,13 +1,12 @@
-"""Memory and time of attention against length: written out, torch's SDPA, a sliding window, blocks.
+"""How do memory and time of attention grow with length: written out, torch's SDPA, a sliding window, blocks?
 
     python -m benchmarks attention
 
-Forward and backward of the attention alone, with queries, keys and values given, on one thread in float32: --rows
-utterances of 4 heads of 64 channels, 5 to 40 seconds long, at the frame rates of the demo's codec and of its mels, in
-windows of 4 seconds. `written_out` computes the scores operator by operator, as peers do. Each cell is a process of its
-own. Memory is the peak of torch's allocator above what it held before, which is the same in every run. (Resident memory
-is not: the C library keeps what was freed, and the peak of 37 MiB of the written-out scores of 20 s at the codec's rate
-showed as 48 or 71.)
+Forward and backward of the attention alone, with given queries, keys and values, on one thread in float32: --rows
+utterances of 4 heads of 64 channels, 5 to 40 seconds long, at the frame rates of the demo's codec and mels, in
+windows of 4 seconds. `written_out` computes the scores operator by operator. Each cell is a separate process. Memory
+is the peak of torch's allocator above its initial value, which is the same in every run. (Resident memory is not,
+because the C library keeps freed memory: a peak of 37 MiB showed as 48 or 71.)
 """
 
 import itertools
@@ -28,9 +27,8 @@ from sonorant.layers.attention import attend
 
 SECONDS = (5, 10, 20, 40)
 RATES = {"codec": 31.25, "mel": 62.5}
-"""Positions a second."""
+"""Positions per second."""
 WINDOW = 4.0
-"""Seconds."""
 HEADS, WIDTH = 4, 64
 CLAIM_SECONDS, MOST_MEMORY = 20, 0.25
 SHORT = {"rounds": 1, "seconds": [5, 20]}
@@ -39,7 +37,6 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def main() -> None:
-    """Measure every cell and print the verdict."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--rows", type=int, default=2, help="utterances of a batch (default 2)")
@@ -62,7 +59,7 @@ def main() -> None:
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:
-    """Blocks against written-out scores, at each frame rate."""
+    """Claims on blocks against written-out scores, by frame rate."""
     found = {}
     for rate in RATES:
         what = f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks"
@@ -73,7 +70,7 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
 
 
 def measure(way: str, positions: int, window: int, rows: int, rounds: int, device: str) -> dict[str, float]:
-    """Peak memory of one pass, and the median time of the passes after it."""
+    """Peak memory of one pass, and the median time of later passes."""
     attention = partial(WAYS[way], window)
     warm = _inputs(1, 2 * window + 1, device)
     _pass(attention, warm)  # libraries load and threads start
@@ -116,7 +113,7 @@ WAYS: dict[str, Callable[..., torch.Tensor]] = {
 
 
 def peak_of(call: Callable[[], None], device: str) -> int:
-    """Peak bytes of torch's allocator during `call`, above what it held before."""
+    """Peak bytes of torch's allocator during `call`, above its initial value."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -131,7 +128,7 @@ def peak_of(call: Callable[[], None], device: str) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["measure"]:  # a cell's process, which `ask` starts
+    if sys.argv[1:] == ["measure"]:
         answer(dict, {"measure": lambda cell: measure(**cell)})
     else:
         main()

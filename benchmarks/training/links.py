@@ -1,14 +1,13 @@
-"""How well does training on several machines use them, over which link?
+"""How well does training use several machines, over which link?
 
     python -m benchmarks links
 
-The machines are network namespaces on this one (testbed/machines.py), each with one core; the kernel's token buckets
-shape their links to a bandwidth. An acoustic model of two sizes is trained for a few steps on one, two and four
-machines. Efficiency is speed by the speed of one machine and the number of cores.
-
-A step's time is modelled as computing, plus the exchange of gradients in rings (`planning/hardware.py`) as far as it
-cannot hide behind the backward pass, plus the processors' time per byte: two numbers, fitted to all runs. The model is
-judged on each link with the numbers fitted to the others.
+The machines are network namespaces (testbed/machines.py) with one core each; the kernel's token buckets limit the
+bandwidth of their links. An acoustic model of two sizes is trained for a few steps on one, two and four machines.
+Efficiency is the speed relative to one machine, divided by the number of cores. A step's time is modelled as
+computation, plus the ring exchange of gradients (`planning/hardware.py`) as far as the backward pass cannot hide it,
+plus the processors' time per byte: two numbers, fitted to all runs. The model is judged on each link with the numbers
+fitted to the others.
 """
 
 import itertools
@@ -36,16 +35,16 @@ from testbed.processes import isolated
 from testbed.synthetic_corpus import SPEECH, write_corpus
 
 MICRO_BATCHES = 4
-"""Of a step, so that four machines have one each."""
+"""Number per step, so that four machines have one each."""
 SIZES = {"2.4 M": 192, "20 M": 556}
-"""Channels of the acoustic model by its number of parameters."""
+"""Number of parameters to channels of the acoustic model."""
 UNSHAPED = "unshaped"
 BANDWIDTHS = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9}
-"""Bits a second."""
+"""Bits per second."""
 AIM = 0.9
-"""Of ideal: 20 M parameters at 1 Gbit/s between two machines of one core."""
+"""Target efficiency for 20 M parameters at 1 Gbit/s between two one-core machines."""
 MOST_ERROR = 0.25
-"""Claimed of the model: median error of a step's time over a link that it was not fitted to."""
+"""Maximum median error claimed for a step's time over a link that the model was not fitted to."""
 SHORT = {"steps": 2, "rounds": 1, "sizes": ["2.4 M"], "machines": [2]}
 
 
@@ -60,18 +59,18 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What became of it."""
+    """Result of a `Run`."""
 
     seconds: float
-    """Of a step."""
+    """Seconds per step."""
     backward: float
-    """Seconds of it in the backward pass."""
+    """Seconds per step in the backward pass."""
     bytes: float
-    """Of gradients."""
+    """Bytes of gradients."""
 
 
 def shape(machine: Machine, link: str) -> None:
-    """Give a machine's only way out a bandwidth."""
+    """Limit the bandwidth of a machine's only link."""
     machine.run("tc", "qdisc", "del", "dev", "eth0", "root", check=False)
     if link in BANDWIDTHS:
         bucket = ("tbf", "rate", f"{BANDWIDTHS[link]:.0f}bit", "burst", "1mb", "latency", "50ms")
@@ -114,21 +113,22 @@ def train(run: Run, members: Sequence[Machine], features: Path, folder: Path, st
 
 
 class Model:
-    """A step's time on several machines from that on one: what is exchanged and not hidden, and what bytes cost."""
+    """Predicts a step's time on several machines from that on one, by the exchange that is not hidden and the cost
+    of bytes."""
 
     def __init__(self, alone: dict[str, Measured], cores: int) -> None:
-        """`alone`: by size, on one machine."""
+        """`alone`: measurements on one machine, by size."""
         self.alone, self.cores = alone, cores
         self.hidden, self.per_byte = 0.5, 1e-9
-        """Share of the backward pass that can hide the exchange, and seconds that a processor spends on a byte."""
+        """Fraction of the backward pass that can hide the exchange, and processor seconds per byte."""
 
     def seconds(self, run: Run) -> float:
-        """Of a step."""
+        """Seconds per step."""
         waiting, handled = self._parts(run)
         return waiting + self.per_byte * handled
 
     def _parts(self, run: Run) -> tuple[float, float]:
-        """Seconds of computing and waiting, and the bytes that each processor handles."""
+        """Seconds of computing and waiting, and bytes handled by each processor."""
         alone, n = self.alone[run.size], run.machines
         at_once = min(n, self.cores)
         bandwidth = BANDWIDTHS.get(run.link, float("inf")) / 8
@@ -137,7 +137,7 @@ class Model:
         return alone.seconds / at_once + exposed, 2 * (n - 1) * alone.bytes / at_once
 
     def fit(self, measured: dict[Run, float]) -> "Model":
-        """To seconds of steps, by the squares of their relative errors: for each hidden share the best price."""
+        """Fit to seconds of steps, minimising squared relative errors: the best price for each hidden fraction."""
         took = np.array(list(measured.values()))
         best = np.inf
         for hidden in np.linspace(0.0, 1.0, 201):
@@ -152,7 +152,7 @@ class Model:
 
 
 def measure(sizes: Sequence[str], counts: Sequence[int], rounds: int, steps: int, folder: Path) -> dict[Run, Measured]:
-    """The median step of each run, all in turn in each round."""
+    """The median step of each run; in each round all runs take turns."""
     write_corpus(folder / "features", SPEECH, 240, (2.0, 6.0))
     found: dict[Run, list[Measured]] = {}
     names = ("node-a", "node-b", "node-c", "node-d")[: max(counts)]
@@ -216,7 +216,6 @@ def judge(measured: dict[Run, Measured]) -> tuple[dict[str, Any], dict[str, bool
 
 
 def main() -> None:
-    """Measure and print the verdict."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--steps", type=int, default=6, help="steps of each training (default 6)")

@@ -1,4 +1,4 @@
-"""Matcha-TTS' own training on batches that were written for it, for `benchmarks.training.training --against`.
+"""Matcha-TTS' own training on batches that were written for it, for `benchmarks.training.training --matcha`.
 
     PYTHON benchmarks/matcha_training.py CHECKOUT BATCHES STEPS WARMUP [--precision bf16] [--parameters 2500000]
 
@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 WIDTH = 256
-"""Channels of the published decoder, by which all other widths go."""
+"""Channels of the published decoder, to which all other widths are relative."""
 SYMBOLS = 178
 
 
 def model_of(width: int, mels: int) -> Any:
-    """Matcha with a decoder of so many channels; 256: as published (configs/model of its repository)."""
+    """Matcha with a decoder of `width` channels; 256 is the published width (configs/model of its repository)."""
     from matcha.models.matcha_tts import MatchaTTS
 
     share = width / WIDTH
@@ -57,19 +57,18 @@ def model_of(width: int, mels: int) -> Any:
 
 
 def sized(parameters: int | None, mels: int) -> Any:
-    """The published model, or the one whose number of parameters is nearest."""
+    """The published model, or the one with the nearest number of parameters."""
     if parameters is None:
         return model_of(WIDTH, mels)
     return min((model_of(width, mels) for width in range(32, WIDTH, 32)), key=lambda m: abs(count(m) - parameters))
 
 
 def count(model: torch.nn.Module) -> int:
-    """Number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def train(model: Any, steps: list[list[dict[str, torch.Tensor]]], warmup: int, precision: str) -> tuple[float, float]:
-    """Seconds by the clock and of CPU time of the steps after `warmup`; each is a list of micro-batches."""
+    """Wall and CPU seconds of the steps after `warmup`; each step is a list of micro-batches."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     half = precision == "bf16"
     start = started = 0.0
@@ -87,7 +86,6 @@ def train(model: Any, steps: list[list[dict[str, torch.Tensor]]], warmup: int, p
 
 
 def main() -> None:
-    """Train, and print the figures as a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("checkout", "batches"):
         parser.add_argument(name, type=Path)

@@ -1,4 +1,4 @@
-"""Torch's own layers and losses in the place of this project's faster ones, for the recipe to compare with."""
+"""Torch's own layers and losses in place of this project's faster ones, as a baseline."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from sonorant.training.spectra import RESOLUTIONS
 
 
 class PlainDepthwise(nn.Conv1d):
-    """torch's convolution in the place of `DepthwiseConv`."""
+    """torch's convolution in place of `DepthwiseConv`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, C)."""
@@ -20,7 +20,7 @@ class PlainDepthwise(nn.Conv1d):
 
 
 def plain_layers(module: nn.Module) -> None:
-    """Replace `module`'s faster layers by torch's own."""
+    """Replace `module`'s faster layers with torch's own."""
     for name, child in module.named_children():
         if isinstance(child, DepthwiseConv):
             kernel = child.kernel_size[0]
@@ -35,7 +35,7 @@ def plain_layers(module: nn.Module) -> None:
 
 
 def plain_losses() -> None:
-    """Let waveform models learn by the definitions of their losses, in this process."""
+    """Make waveform models in this process use the definitions of their losses."""
     waveform.spectral_distance = spectral_distance
     waveform.mel_distance = mel_distance
 

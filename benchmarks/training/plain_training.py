@@ -1,10 +1,10 @@
-"""The recipe that training is compared with: the one that people write first.
+"""A baseline for training: the recipe that people write first.
 
     python -m benchmarks.training.plain_training JOB STEPS WARMUP [--precision bf16] [--random]
 
-The same model, losses and data in torch's own layers and autograd, a plain loader, AdamW with its defaults, one
-process. It averages no weights, watches nothing and writes no checkpoints: it may be as fast as it likes. The alignment
-search is the compiled one. Its batches are those of this project's plan; with --random they are 32 utterances drawn at
+The same model, losses and data with torch's own layers and autograd, a plain loader, AdamW with its defaults, and one
+process. It averages no weights, monitors nothing and writes no checkpoints, so nothing slows it. The alignment search
+is the compiled one. Its batches are those of this project's plan; with --random they are 32 utterances drawn at
 random and padded to the longest.
 """
 
@@ -31,7 +31,7 @@ BATCH = 32
 
 
 def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
-    """An epoch of random batches; for the vocoder a random segment of each utterance that is long enough."""
+    """An epoch of random batches; for the vocoder, a random segment of each long enough utterance."""
     random = np.random.default_rng(seed)
     items = random.permutation(recipe.store.indices("train"))
     length = getattr(recipe.config, "segment_frames", 0)
@@ -44,7 +44,7 @@ def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
 
 
 def planned(recipe: Recipe, steps: int, random: bool) -> list[list[MicroBatch]]:
-    """The micro-batches of so many steps."""
+    """The micro-batches of `steps` steps."""
     if random:
         every = chain.from_iterable(random_batches(recipe, seed) for seed in count(7))
         return [[batch] for batch in islice(every, steps)]
@@ -52,7 +52,7 @@ def planned(recipe: Recipe, steps: int, random: bool) -> list[list[MicroBatch]]:
 
 
 def train(recipe: Recipe, steps: int, warmup: int, precision: str, random: bool) -> dict[str, float]:
-    """Take `warmup` and then `steps` steps; the speed of the latter."""
+    """Run `warmup` and then `steps` steps; return the speed of the latter."""
     plain_losses()
     for phase in recipe.phases:
         plain_layers(phase.module)
@@ -63,7 +63,7 @@ def train(recipe: Recipe, steps: int, warmup: int, precision: str, random: bool)
     batches = iter(DataLoader(dataset, batch_size=None))
 
     def take(step: list[MicroBatch], number: int) -> float:
-        """Frames that the step is computed from."""
+        """Run a step; return its number of frames."""
         counted = [recipe.units(micro_batch) for micro_batch in step]
         totals = {name: sum(counts[name] for counts in counted) for name in counted[0]}
         for optimizer in optimizers:
@@ -99,7 +99,6 @@ def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
 
 
 def main() -> None:
-    """Train, and write the figures beside the job."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", type=Path)
     parser.add_argument("steps", type=int)

@@ -1,10 +1,10 @@
-"""What int8 costs and gains, by calibration (PTQ) and by training (QAT), beside float and float trained on for as long.
+"""What does int8 cost and gain, by calibration (PTQ) and by training (QAT), relative to float?
 
-    python -m benchmarks quantization        # in the folder of a finished demo
+    python -m benchmarks quantization      # in the folder of a finished demo
 
-The control, float trained on for the same steps, shows how much of QAT's gain is due to training rather than int8. WER
-is judged on the demo's held-out sentences, log-mel on the validation split, and speed in turn on one thread under ONNX
-Runtime, over all graphs.
+The control, float trained on for the same steps, shows how much of QAT's gain is due to training rather than int8.
+WER is measured on the demo's held-out sentences, log-mel on the validation split, and speed alternately on one thread
+under ONNX Runtime, over all graphs.
 """
 
 import dataclasses
@@ -44,19 +44,18 @@ SHORT: dict[str, Any] = {"sentences": 2, "repeats": 3}
 
 @dataclass(frozen=True)
 class System:
-    """A voice that is judged: a variant of an exported bundle."""
+    """An evaluated voice: a variant of an exported bundle."""
 
     bundle: Path
     variant: str
 
     @property
     def name(self) -> str:
-        """Of two systems equal if they are the same."""
+        """Equal for two systems if they are the same."""
         return f"{self.bundle.name}/{self.variant}"
 
 
 def main() -> None:
-    """Quantise, train on, export, listen, print the verdict."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
@@ -74,7 +73,7 @@ def main() -> None:
 
 
 def measure(project: Path, temporary: Path, sentences: int | None, repeats: int) -> dict[str, Any]:
-    """Train, export and judge every system; all its figures."""
+    """Train, export and judge every system; return all figures."""
     folders, losses, shipped = train_all(project, temporary)
     systems = export_all(project, folders, shipped, temporary)
     heard = listen(project, systems, sentences)
@@ -162,14 +161,13 @@ def listen(project: Path, systems: dict[str, System], sentences: int | None) -> 
 
 
 def size_of(system: System) -> int:
-    """Bytes of a system's three graphs."""
     graphs = Voice.load(system.bundle, variant=system.variant).description.graphs
     return sum(graph.variants[system.variant].bytes for graph in graphs.values())
 
 
 def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
-    """A sentence on one thread, every system in turn: `{system: {ms, speedup, speedup_ci95}}`; speedup is over
-    float."""
+    """A sentence on one thread by every system alternately: `{system: {ms, speedup, speedup_ci95}}`; speedup is
+    over float."""
     text = "The train was late again, so we walked along the river."
     voices = {system.name: Voice.load(system.bundle, threads=1, variant=system.variant) for system in systems.values()}
     speaker = voices[systems["float"].name]

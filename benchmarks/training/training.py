@@ -1,17 +1,18 @@
-"""How fast training is, on equal terms and by own recipes, beside plain recipes and, if asked, Matcha-TTS.
+"""How fast is training, on equal terms and by own recipes, relative to plain recipes and, optionally, Matcha-TTS?
 
     python -m benchmarks training --features data/features
     python -m benchmarks training --features data/features --matcha ../Matcha-TTS --matcha-python ../matcha/bin/python
 
-Each model of params.yaml is trained for a few steps with the engine of the stages, under a real torchrun, in turn with
-`plain_training`. Equal terms are the same precision, batches and CPU, one process with one thread each; they
-are compared by CPU time, which other work on the machine hardly touches. By own recipes, ours has a process a core and
-the precision that `auto` finds; the other has one process with torch's threads, fp32 and random batches of 32
-utterances; they are compared by the clock. Ratios are of figures of one round, taken within minutes.
-`result.aims` sets ratios beside what was aimed at, reached or not; the claims are lower, and are to hold on any CPU.
+Each model of params.yaml is trained for a few steps with the engine of the stages, under a real torchrun, alternating
+with `plain_training`. Equal terms are the same precision, batches and CPU, and one process with one thread each,
+compared by CPU time, which other work on the machine hardly affects. By own recipes, ours has one process per core
+and the precision that `auto` finds; the other has one process with torch's threads, fp32 and random batches of 32
+utterances; they are compared by wall time. Ratios are of figures of one round, taken within minutes. `result.aims`
+lists ratios with their aims, reached or not; the claims are lower and should hold on any CPU.
 
---matcha trains Matcha-TTS itself, on the batches of the flow decoder: of equal size on equal terms, and as published
-by its own recipe (random batches of 32, fp32, without blanks between its symbols). --matcha-python can import it.
+--matcha trains Matcha-TTS itself on the batches of the flow decoder: at equal size on equal terms, and as published
+by its own recipe (random batches of 32, fp32, no blanks between symbols). --matcha-python is an interpreter that can
+import it.
 """
 
 import argparse
@@ -41,15 +42,17 @@ AIMS = {
     ("vocoder", "equal terms, fp32"): 2.0,
     ("vocoder", "equal terms, bf16"): 2.0,
 }
-"""Ratios aimed at, at least."""
+"""Minimum ratios aimed at."""
 LEAST = dict.fromkeys(MODELS, 1.1) | {"adversarial": 0.9, "language_model": 0.9}
-"""Claimed of each model on equal terms in fp32."""
+"""Minimum ratio claimed for each model on equal terms in fp32."""
 Rows = dict[Case, list[dict[str, Any]]]
 
 
 def measure(runner: Runner, rounds: int, processes: int, against: bool) -> Rows:
-    """The figures of each case in each round. Models take turns too: an adversarial step is compared with a plain
-    one."""
+    """Figures of each case in each round.
+
+    Models alternate too, because an adversarial step is compared with a plain one.
+    """
     rows: Rows = {}
     for number in range(rounds):
         for model in runner.jobs:
@@ -76,7 +79,7 @@ def summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compared(rows: Rows, models: list[str], processes: int) -> dict[str, dict[str, Any]]:
-    """By model the ratios of speeds that were measured: the median over the rounds, and each."""
+    """Measured speed ratios by model: each round's and their median."""
     found: dict[str, dict[str, Any]] = {}
     for model, pair in ((name, pair) for name in models for pair in ratios(name, processes)):
         if pair.first != pair.second and pair.first in rows and pair.second in rows:
@@ -89,7 +92,7 @@ def compared(rows: Rows, models: list[str], processes: int) -> dict[str, dict[st
 
 
 def beside_aims(ratio: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Each aim with what was reached; what was not measured is not run."""
+    """Each aim with the value reached, or not run."""
     found = {}
     for (model, name), aim in AIMS.items():
         reached = ratio.get(model, {}).get(name, {}).get("ratio")
@@ -99,7 +102,7 @@ def beside_aims(ratio: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def padding(job: Job) -> dict[str, float]:
-    """Padding as a fraction of all frames computed, by the plan and in random batches."""
+    """Padding as a fraction of all computed frames, in the plan and in random batches."""
     recipe = recipe_of(job)
     planned = {"plan": recipe.plan.micro_batches(0), "random": random_batches(recipe)}
     return {name: round(padding_waste(batches, recipe.store.frames), 4) for name, batches in planned.items()}
@@ -133,7 +136,6 @@ def judge(runner: Runner, arguments: argparse.Namespace) -> tuple[dict[str, Any]
 
 
 def main() -> None:
-    """Measure and print the verdict."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--features", type=Path, default=Path("data/features"), help="feature store (default data/features)")

@@ -1,4 +1,4 @@
-"""What `benchmarks training` trains: the models of params.yaml, by whom, on which terms; and the runs themselves."""
+"""What `benchmarks training` trains: the models of params.yaml, by whom and on which terms; and the runs themselves."""
 
 import json
 import os
@@ -30,18 +30,18 @@ from sonorant.training.worker import Job, recipe_of
 from tasks import params
 
 OURS, PLAIN, FIRST, MATCHA, PUBLISHED = "Sonorant", "plain", "plain, random", "Matcha", "Matcha, published"
-"""By whom: this project; torch's own layers and loop, on the same batches, or on random ones of 32; Matcha-TTS of equal
-size on the same batches, or of the published size on random ones."""
+"""Trainers: this project; torch's own layers and loop on the same batches, or on random ones of 32; Matcha-TTS of
+equal size on the same batches, or of the published size on random ones."""
 MODELS = ("regression", "flow", "vocoder", "adversarial", "codec", "language_model")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 WARMUP, OTHERS_WARMUP = 4, 1
 SLOW = {"adversarial": 4}
-"""Models that take so many times fewer steps."""
+"""Models to the factor by which they take fewer steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A model trained by somebody. A process has one thread; by a recipe of others' own, torch's default."""
+    """A model and its trainer. A process has one thread; by another's own recipe, torch's default."""
 
     model: str
     by: str = OURS
@@ -53,7 +53,7 @@ class Case:
 
 
 class RandomCodes:
-    """A codec whose codes are drawn: training a language model takes as long on them."""
+    """A codec with random codes, which take as long to train a language model on."""
 
     def __init__(self, sizes: CodecConfig, hop: int) -> None:
         self.codebooks, self.stride = sizes.codebooks, sizes.stride
@@ -68,8 +68,8 @@ class RandomCodes:
 
 
 def jobs(features: Path, folder: Path) -> dict[str, Job]:
-    """The training of each model, from params.yaml, with about as much audio in an optimizer step as random batches
-    of 32 have. `folder`: for codes."""
+    """The training of each model, from params.yaml, with about as much audio per optimizer step as random batches
+    of 32. `folder`: for codes."""
     store = FeatureStore.open(features)
     frames = float(store.frames[store.indices("train")].mean()) * BATCH
 
@@ -105,10 +105,10 @@ def jobs(features: Path, folder: Path) -> dict[str, Job]:
 
 
 class Runner:
-    """Trains cases in processes of their own."""
+    """Trains cases in separate processes."""
 
     def __init__(self, jobs: dict[str, Job], steps: int, matcha: Path | None, python: str) -> None:
-        """`matcha`: a checkout of Matcha-TTS, and `python`, which can import it."""
+        """`matcha`: a checkout of Matcha-TTS; `python`: an interpreter that can import it."""
         self.jobs, self.steps, self.matcha, self.python = jobs, steps, matcha, python
 
     def run(self, case: Case) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Runner:
                 words = [str(max(2, steps // 2)), str(OTHERS_WARMUP), "--precision", case.precision]
                 random = ["--random"] if case.by == FIRST else []
                 command = [sys.executable, "-m", "benchmarks.training.plain_training", str(file), *words, *random]
-                env = given | ({"OMP_NUM_THREADS": "1"} if case.by == PLAIN else {})  # or as many as torch likes
+                env = given | ({"OMP_NUM_THREADS": "1"} if case.by == PLAIN else {})  # otherwise torch's default
             _finished(command, env, case)
             return read_json(reached)
 
@@ -172,7 +172,7 @@ def _finished(command: list[str], env: dict[str, str], case: Case) -> str:
 
 
 def cases(model: str, processes: int, against: bool) -> tuple[list[Case], list[Case]]:
-    """Those that take turns in every round, and those that are measured once more in the first."""
+    """Cases that alternate in every round, and cases that are also measured in the first round."""
     equal = [Case(model=model, by=by, precision=half) for half in ("fp32", "bf16") for by in (PLAIN, OURS)]
     equal += [Case(model=model, by=FIRST), Case(model=model, precision="auto", processes=processes)]
     once = [Case(model=model, precision=half, processes=processes) for half in ("fp32", "bf16") if processes > 1]
@@ -184,13 +184,13 @@ def cases(model: str, processes: int, against: bool) -> tuple[list[Case], list[C
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A comparison: how many times as fast the first is."""
+    """Speed of the first case relative to the second."""
 
     name: str
     first: Case
     second: Case
     speed: str
-    """By the clock, or by CPU time, which other work on the machine hardly touches: one thread each."""
+    """By wall time, or by CPU time with one thread each, which other work on the machine hardly affects."""
 
 
 CLOCK, CPU = "audio_seconds_per_second", "audio_seconds_per_cpu_second"
@@ -204,7 +204,7 @@ def ratios(model: str, processes: int) -> Iterator[Ratio]:
         yield Ratio(name=f"Matcha of equal size, {half}", first=ours, second=replace(ours, by=MATCHA), speed=CPU)
         more = replace(ours, processes=processes)
         yield Ratio(name=f"{processes} processes to one, {half}", first=more, second=ours, speed=CLOCK)
-        if model == "adversarial":  # as much audio in a step
+        if model == "adversarial":  # as much audio per step
             plain = replace(ours, model="vocoder")
             yield Ratio(name=f"an adversarial step in plain ones, {half}", first=plain, second=ours, speed=CPU)
     shipped = Case(model=model, precision="auto", processes=processes)
@@ -214,5 +214,5 @@ def ratios(model: str, processes: int) -> Iterator[Ratio]:
 
 
 def in_turn(rounds: list[list[float]]) -> list[float]:
-    """Of speeds by round (of the first case, of the second), the ratio in each round that has both."""
+    """The ratio of two cases' speeds in each round that has both."""
     return [first / second for first, second in zip(*rounds, strict=False)]

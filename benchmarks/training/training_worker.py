@@ -1,4 +1,4 @@
-"""One rank of a measured training, which benchmarks.training.training starts under torchrun: JOB STEPS WARMUP."""
+"""One rank of a measured training, started by benchmarks.training.training under torchrun: JOB STEPS WARMUP."""
 
 import sys
 import tempfile
@@ -20,12 +20,10 @@ from sonorant.training.worker import Job, recipe_of
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
-    """Take `warmup` and then `steps` steps with the engine; the speed of the latter, and where their time went.
-
-    A step is what the training loop does every time: the optimizer step, the ledger's note, the question whether a rank
-    is to stop. What it does now and then is left out: rows of metrics (one is read, within the time), proofs,
-    validation, checkpoints.
-    """
+    """Run `warmup` and then `steps` steps with the engine; return the speed of the latter and how their time is
+    spent. A step is what the training loop does every time: the optimizer step, the ledger's entry, the check
+    whether a rank must stop. Occasional work is left out: rows of metrics (one is read, within the time), proofs,
+    validation, checkpoints."""
     if trainer.trained.precision is None:
         find_precision(trainer.trained)
     stream = _loop(trainer)
@@ -37,7 +35,7 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     for _ in range(steps):
         taken = next(stream)
     row = trainer.meter.read(trainer.step, trainer.epoch, *taken)
-    seconds = time.perf_counter() - start  # only now has a GPU finished
+    seconds = time.perf_counter() - start  # a GPU has finished only now
     cpu = time.process_time() - started
     speed = row["speed/audio_seconds_per_second"]
     shares = {name: value for name, value in row.items() if name.startswith("time/") and name.count("/") == 1}
@@ -63,7 +61,7 @@ def _loop(trainer: Trainer) -> Iterator[tuple[Tensors, Tensors]]:
 
 
 def feed(trainer: Trainer, micro_batches: int) -> float:
-    """Micro-batches a second that this rank's loader makes while nothing trains."""
+    """Micro-batches per second that this rank's loader makes without training."""
     plans = (trainer.load(trainer.recipe.plan.steps(epoch)) for epoch in range(1_000_000))
     batches = islice(chain.from_iterable(plans), micro_batches + 1)
     next(batches)
@@ -74,7 +72,6 @@ def feed(trainer: Trainer, micro_batches: int) -> float:
 
 
 def main() -> None:
-    """Join the other ranks, train, and write the figures beside the job."""
     file, steps, warmup = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     ranks, recipe = join(120.0), recipe_of(Job(**read_json(file)))
     with tempfile.TemporaryDirectory() as folder:
