@@ -89,7 +89,6 @@ Planted = dict[str, tuple[str, Fault]]
 
 
 def plant(corpus: Path, chance: random.Random) -> Planted:
-    """Plant faults in utterances of an imported corpus."""
     utterances = {utterance.id: utterance for utterance in read_manifest(corpus / "manifest.jsonl")}
     order = sorted(utterances)
     chance.shuffle(order)
@@ -120,7 +119,6 @@ def _swap(utterances: dict[str, Utterance], one: str, other: str) -> tuple[str, 
 
 
 def _word(utterances: dict[str, Utterance], id: str, where: str, pool: list[str], chance: random.Random) -> Fault:
-    """Add a word to the text, or remove one."""
     words = utterances[id].text.split()
     start = chance.random() < 0.5
     place = (0 if start else len(words)) if where == "edge" else chance.randrange(1, max(2, len(words) - 1))

@@ -32,8 +32,6 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Spoken:
-    """A sentence within a chapter."""
-
     start: float
     end: float
     text: str | None
@@ -69,8 +67,8 @@ def room_tone(silences: Sequence[Floats], rate: int) -> Floats:
 def write_chapter(
     folder: Path, name: str, sentences: Sequence[Sentence], tone: Floats, rate: int, seconds: float, seed: int
 ) -> Chapter:
-    """Write `name`.flac and `name`.txt of at least `seconds` to `folder`, from sentences (repeated if there are
-    too few) and room tone (S,). Memory does not grow with the length."""
+    """Write `name`.flac and `name`.txt of at least `seconds` to `folder`, from sentences (repeated if needed) and
+    room tone (S,). Memory does not grow with the length."""
     chance = random.Random(seed)
     spoken: list[Spoken] = []
     skipped, lines, written = [], [], 0

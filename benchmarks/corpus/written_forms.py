@@ -26,22 +26,20 @@ from sonorant.text.user_lexicon import parse_phonemes
 
 FORMS = Path(__file__).parent / "forms"
 MOST_WRONG = 5
-"""Maps a text to its words and each word's phonemes without stress."""
+"""Maximum of the suite's 300."""
 MOST_WRONG_HELD_OUT = 12
-"""Of the 60 held out: a fifth."""
+"""Maximum of the 60 held-out forms: a fifth."""
 _AND = re.compile(r"\b(hundred|thousand|million) and (?=\w)(?!cents)")
 _SOUND = re.compile(r"(\w+)\{(.+?)\}")
 
 SHORT = {"every": 10}
 
 Speak = Callable[[str], tuple[str, list[str]]]
-"""A text to its words, and to the phonemes of each word without stress."""
+"""Maps a text to its words and each word's phonemes without stress."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A written form."""
-
     kind: str
     written: str
     spoken: tuple[str, ...]
@@ -74,7 +72,7 @@ def read_forms(path: Path) -> list[Form]:
 
 
 def plain(words: str) -> str:
-    """Words for comparison: without case, punctuation, hyphens, and the "and" of "hundred and one"."""
+    """Words without case, punctuation, hyphens, and the "and" of "hundred and one"."""
     words = re.sub(r"[^\w\s']", " ", words.lower().replace("o'clock", "oclock")).replace("'", "")
     return _AND.sub(r"\1 ", " ".join(words.split()))
 
@@ -112,7 +110,6 @@ def gruut_alone(written: str) -> tuple[str, list[str]]:
 
 
 def judge(forms: list[Form], speak: Speak, symbols: tuple[str, ...]) -> list[str]:
-    """A line for each form that is spoken wrong."""
     wrong = []
     for form in forms:
         words, phonemes = speak(form.written)

@@ -87,8 +87,7 @@ def run_all(
 
 
 def _in_a_process(folder: Path, check: Check, given: argparse.Namespace, threads: int) -> Answer:
-    """Run a check in a separate process group, so that its failure, memory and leftover processes affect no other
-    check."""
+    """Run a check in a separate process group, so that its failure cannot affect other checks."""
     name = check.__name__
     words = ["-m", "benchmarks.gpu.gpu_check", "--check", name, "--within", str(folder), *["--dry-run"] * given.dry_run]
     began = time.perf_counter()

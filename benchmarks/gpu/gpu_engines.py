@@ -116,7 +116,7 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> dict[st
 
 
 def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
-    """A line for each candidate with wrong results, that did not run although it must, or that was too slow."""
+    """A line for each candidate that is wrong, too slow, or did not run although it must."""
     failed = []
     for candidate, row in found["ladder"].items():
         if isinstance(row, dict) and not row["passed"]:
@@ -160,7 +160,6 @@ def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str
 
 
 def _latency(found: dict[str, Any], runtimes: dict[str, Runtime], bundle: Bundle, baseline: str) -> None:
-    """All candidates alternately: whole texts by length, first audio of each, and a batch."""
     seconds_per_frame = bundle.description.audio.hop / bundle.description.audio.sample_rate
     for length, counts in LENGTHS.items():
         sentences = [_tokens(count) for count in counts]
@@ -186,7 +185,6 @@ def _cell(
 
 
 def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int:
-    """Speak sentences (or batches) one after the other; return the number of frames of all rows."""
     frames = 0
     for tokens in sentences:
         states, ends = _encode(runtime, tokens)

@@ -116,7 +116,6 @@ def _waits(stepper: StaticStepper) -> bool:
 
 
 def _failures(found: dict[str, Any], names: tuple[str, ...]) -> list[str]:
-    """A line for each failed claim."""
     failed = [
         f"{name}, {rows} rows: other tokens than the CPU's"
         for rows, row in found["rows"].items()
@@ -156,7 +155,6 @@ class WrittenOut(DynamicCache):
 
 
 def _loaded(name: str, folder: Path) -> tuple[StaticTokenRuntime, float]:
-    """A runtime warmed up for every shape, and the seconds that the warm-up took."""
     trained = folder / "language_model", folder / "codec"
     options = LoadOptions(trained=trained, batches=ROWS, slots=SLOTS, cache_folder=folder / "compiled", warm_up=True)
     began = perf_counter()

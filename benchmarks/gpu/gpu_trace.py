@@ -121,8 +121,7 @@ def timed(work: Work, times: int) -> tuple[float, float]:
 
 
 class Fixed:
-    """Training steps of one batch without DistributedDataParallel and the loader, so that a CUDA graph can contain
-    them."""
+    """Training steps of one batch without DistributedDataParallel and the loader, for a CUDA graph."""
 
     def __init__(self, trainer: Trainer, held: list[tuple[list[Any], Batch]]) -> None:
         """`held`: batches on the device; the largest one is used."""
@@ -139,7 +138,6 @@ class Fixed:
         self.on_gpu = trainer.ranks.device.type == "cuda"
 
     def step(self) -> None:
-        """Forward, backward and update of every phase."""
         batch = dict(self.batch)
         for phase in self.phases:
             with self.trained.autocast():
@@ -152,7 +150,6 @@ class Fixed:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Clip, AdamW and EMA."""
         for phase in self.phases:
             nn.utils.clip_grad_norm_(phase.module.parameters(), 1.0)
             self.optimizers[phase.name].step()
@@ -225,7 +222,6 @@ def speed(fixed: Fixed, steps: int) -> Found:
 
 
 def planned_steps(trainer: Trainer, epoch: int, count: int) -> list[list[Any]]:
-    """The first `count` steps starting with an epoch."""
     steps: list[list[Any]] = []
     while len(steps) < count:
         steps += trainer.recipe.plan.steps(epoch)
@@ -234,13 +230,11 @@ def planned_steps(trainer: Trainer, epoch: int, count: int) -> list[list[Any]]:
 
 
 def take_held(trainer: Trainer, micro_batches: list[Any], batch: Batch) -> None:
-    """Run a training step of a batch on the device."""
     trainer.trained.take(trainer.step, micro_batches, iter([batch]))
     trainer.step += 1
 
 
 def of_steps(trainer: Trainer, steps: list[list[Any]], milliseconds: float) -> Found:
-    """Speed of steps that took `milliseconds` together."""
     frames = sum(trainer.recipe.units(batch)["frames"] for step in steps for batch in step)
     found = {"step_ms": round(milliseconds / len(steps), 2), "frames": round(frames / len(steps))}
     return found | {"frames_per_s": round(1000 * frames / milliseconds)}
@@ -256,7 +250,6 @@ class Named(Stopwatch):
 
 
 def traced(fixed: Fixed, _: int) -> Found:
-    """Trace a few steps with batches from the loader."""
     trainer, taken = fixed.trainer, list[list[Any]]()
 
     def named(region: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -291,7 +284,6 @@ def traced(fixed: Fixed, _: int) -> Found:
 
 
 def search(fixed: Fixed, steps: int) -> Found:
-    """The alignment search alone."""
     batch = fixed.batch
     prior_BNM = torch.randn(*batch["tokens"].shape[:2], batch["mel"].shape[2], device=batch["mel"].device)
     lengths = batch["token_lengths"], batch["mel_lengths"]
@@ -299,7 +291,6 @@ def search(fixed: Fixed, steps: int) -> Found:
 
 
 def step(fixed: Fixed, steps: int) -> Found:
-    """A whole step."""
     frames = sum(fixed.trainer.recipe.units(batch)["frames"] for batch in fixed.micro_batches)
     return {"frames": round(frames)} | fixed.both(fixed.step, steps)
 

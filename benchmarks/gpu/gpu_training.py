@@ -43,7 +43,6 @@ undisturbed ones, plus this amount."""
 
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Run the tests that machines without a GPU skip."""
     words = "-m pytest -p no:cacheprovider tests/training tests/extras/codec_lm/decoding -k gpu"
     done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
@@ -255,7 +254,6 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def trace(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Check the trace that --profile writes."""
     job = replace(tiny_job("acoustic", folder / "tiny" / "features", place, steps=8), profile="4:6")
     launch(job)
     traces = sorted(Path(job.run).glob("profile/*.json"))
@@ -264,7 +262,6 @@ def trace(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Check that the doctor finds no problem here."""
     command = [
         sys.executable,
         "-m",

@@ -29,7 +29,6 @@ SYMBOLS = [f"p{number}" for number in range(60)]
 Answer = tuple[dict[str, Any], bool]
 """Figures of a check, and whether its claim holds."""
 Size = dict[str, dict[str, Any]]
-"""Settings of an acoustic model and of a vocoder."""
 Check = Callable[[Path, Path, torch.device], Answer]
 """Takes the corpora's folder, its own folder and the device."""
 
@@ -65,7 +64,6 @@ def run_alone(name: str, doc: str | None, claim: str, check: Check) -> None:
 
 
 def write_model(folder: Path, kind: str, config: dict[str, Any], **more: Any) -> torch.nn.Module:
-    """Write the trained folder of a model with random weights to `folder/kind`."""
     description: dict[str, Any] = {"kind": kind, "config": config, "audio": AUDIO, "frontend": FRONTEND, **more}
     description |= {"symbols": SYMBOLS, "speakers": ["speaker"], "mel_mean": -5.0, "mel_std": 2.0, "provenance": {}}
     model = build(description)

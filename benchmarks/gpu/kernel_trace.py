@@ -22,12 +22,10 @@ class Table(defaultdict[str, list[float]]):
         self.steps = steps
 
     def add(self, name: str, microseconds: float) -> None:
-        """Count a call."""
         self[name][0] += 1 / self.steps
         self[name][1] += microseconds / 1000 / self.steps
 
     def top(self, rows: int = 25) -> dict[str, list[float]]:
-        """The rows with the most time."""
         ordered = sorted(self.items(), key=lambda item: -item[1][1])[:rows]
         return {name: [round(calls, 1), round(time, 3)] for name, (calls, time) in ordered}
 

@@ -78,7 +78,6 @@ def extrapolated(costs: dict[int, Costs]) -> dict[str, Any]:
 
 
 def judged(steps: dict[str, dict[int, Costs]]) -> tuple[dict[str, Any], dict[str, bool]]:
-    """The result, and a claim for each step."""
     result = {
         step: {
             "works_on": "rows" if step in ON_ROWS else "files",

@@ -51,7 +51,6 @@ def corpus(folder: Path, utterances: int) -> Work:
 
 
 def prepare_(folder: Path, utterances: int) -> Work:
-    """The stage `prepare`, which examines every recording."""
     config = replace(
         load("prepare", PrepareConfig, SETTINGS), min_seconds=0.05, min_characters_per_second=0.0, min_snr_db=None,
         max_characters_per_second=1000.0, max_rejected=0.5, most_held_out=200,
@@ -72,10 +71,7 @@ def features_verified(folder: Path, utterances: int) -> Work:
 
 
 def _opened(folder: Path) -> FeatureStore:
-    """The store opened as by a training.
-
-    A repeated step opens it again, because small corpora's files would otherwise be open already.
-    """
+    """The store opened as by a training; repeated, because small corpora's files would otherwise be open already."""
     allow_open_files()
     return FeatureStore.open(folder / "features")
 

@@ -37,7 +37,6 @@ Work = Callable[[], object]
 
 
 def words() -> list[str]:
-    """Words in the frontend's lexicon."""
     prompts = (ROOT / "corpora/demo/prompts.txt").read_text(encoding="utf-8")
     return sorted(set(re.findall(r"[a-z]{3,}", prompts)))
 
@@ -68,7 +67,6 @@ def prepared(utterances: int) -> Iterator[Utterance]:
 
 
 def condition_config() -> ConditionConfig:
-    """The project's settings."""
     return load("condition", ConditionConfig, SETTINGS)
 
 
@@ -95,7 +93,6 @@ def splits(folder: Path, utterances: int) -> Work:
 
 
 def summary(folder: Path, utterances: int) -> Work:
-    """Figures and page of a prepared corpus."""
     held_out = {row.id for row in list(prepared(utterances))[:: max(1, utterances // 200)]}
     rows = [replace(row, split="test" if row.id in held_out else "train") for row in prepared(utterances)]
     condition = condition_config()
@@ -150,7 +147,6 @@ def _planned(index: Index) -> Callable[[int], list[MicroBatch]]:
 
 
 def plan(folder: Path, utterances: int) -> Work:
-    """The plan of an epoch."""
     planned = _planned(_index(folder))
     return lambda: planned(1)
 
@@ -170,8 +166,6 @@ def ledger(folder: Path, utterances: int) -> Work:
 
 
 class _Codes:
-    """Identical codes of a language model."""
-
     codebooks = 2
 
     def __init__(self, frames: np.ndarray) -> None:
@@ -183,7 +177,6 @@ class _Codes:
 
 
 def prompts(folder: Path, utterances: int) -> Work:
-    """Prompts grouped once and drawn for each row of an epoch."""
     index = _index(folder)
     store: Any = SimpleNamespace(speaker=index.speaker, split=index.split, header={"splits": SPLITS})
     codes: Any = _Codes(index.frames // 2)

@@ -19,8 +19,6 @@ REPEATED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A step to measure."""
-
     utterances: int
     folder: str
     """Folder through which the steps of this size exchange data."""
@@ -59,8 +57,7 @@ def _cpu() -> float:
 
 
 def _leave_to_the_disk(folder: Path) -> None:
-    """Drop files from the page cache where the system allows it: most files of a large corpus are not in memory,
-    but all of a small one would be."""
+    """Drop files from the page cache where possible: most files of a large corpus are not in memory."""
     if not hasattr(os, "posix_fadvise"):
         return
     os.sync()

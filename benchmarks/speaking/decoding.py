@@ -87,7 +87,6 @@ def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:
-    """Claims about the measured cells."""
     cells = {tuple(int(part.split("_")[1]) for part in name.split("/")): cell for name, cell in result["cells"].items()}
     raced = [found for cell in cells.values() for found in cell["decoders"].items()]
     twice = [start for cell in cells.values() for name, start in cell["start"].items() if name in PREPARED]

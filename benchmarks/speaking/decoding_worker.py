@@ -29,8 +29,6 @@ DYNAMIC_GPU = "torch-cuda/fp32"
 
 @dataclass(frozen=True, kw_only=True)
 class Job(VoiceJob):
-    """What to measure, of a voice of the family codec_lm."""
-
     decoders: list[str]
     """`<runtime>/<variant>`."""
     batch: int
@@ -46,8 +44,6 @@ class Job(VoiceJob):
 
 
 class Decoder:
-    """A loaded runtime with a stepper of its own."""
-
     def __init__(self, job: Job, name: str) -> None:
         """Load and warm up for the job's batch and bucket only.
 
@@ -143,7 +139,6 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
 
 
 def decoding(voice: Voice) -> DecodingDescription:
-    """How the voice is decoded. Raises SonorantError for a voice of another family."""
     if voice.description.decoding is None:
         raise SonorantError(f"{voice.bundle.folder}: this voice decodes no tokens; name one of the family codec_lm")
     return voice.description.decoding

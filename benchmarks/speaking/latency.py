@@ -50,7 +50,6 @@ def main() -> None:
 
 
 def measure(job: Job, runtimes: list[str], numbers: list[int]) -> dict[str, Any]:
-    """The whole table: warm by threads, cold by candidate."""
     candidates, not_run = _candidates(job, runtimes)
     result: dict[str, Any] = {"not_run": not_run, "warm": {}, "cold": {}}
     for threads in numbers:

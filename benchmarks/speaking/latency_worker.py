@@ -16,7 +16,6 @@ from sonorant.speech.runtimes import BASELINE
 from sonorant.speech.voice import Voice
 
 Tokens = list[NDArray[np.int64]]
-"""Phoneme ids (N, 3) of each sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,6 @@ class Job(VoiceJob):
 
 
 def warm(job: Job) -> dict[str, Any]:
-    """Every text by all candidates alternately."""
     voices, not_run = load_all(job, job.candidates, partial(load, job, threads=job.threads))
     spoken: dict[str, Any] = {}
     for length in TEXTS:
@@ -49,7 +47,6 @@ def warm(job: Job) -> dict[str, Any]:
 
 
 def _first_audio(voices: dict[str, Voice], job: Job) -> dict[str, Any]:
-    """Time to first audio of all texts and candidates, alternating."""
     pairs = {f"{length}|{name}": (length, name) for length in TEXTS for name in voices}
     work = {key: partial(hear_first, voices[name], TEXTS[length]) for key, (length, name) in pairs.items()}
     took = take_turns(work, job.seconds * len(TEXTS), least=8)
@@ -85,7 +82,6 @@ def _tokens(voice: Voice, length: str) -> Tokens:
 
 
 def _speak(voice: Voice, tokens: Tokens) -> float:
-    """Speak sentences one after the other; return the seconds of audio."""
     one = np.zeros(1, np.int64)
     lengths = [voice.synthesize(t[None], np.array([len(t)]), one, np.ones(1, np.float32)).lengths for t in tokens]
     return float(sum(int(length[0]) for length in lengths)) / voice.sample_rate

@@ -30,7 +30,6 @@ VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
 LENGTHS = Lengths(tokens=(10, 40, 90, 130), frames=(60, 240, 500, 750))
 """About those of the demo's corpus."""
 Folders = tuple[Path, Path]
-"""Trained folders of predictor and waveform model."""
 
 
 def shipped(family: str | None = None) -> Path | None:

@@ -66,8 +66,6 @@ def main() -> None:
 
 @dataclass
 class Heard:
-    """Measurements of one round's listeners."""
-
     first: list[float] = field(default_factory=list)
     """Seconds to the first sound of each request."""
     factors: list[float] = field(default_factory=list)
@@ -77,7 +75,6 @@ class Heard:
 
 
 async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
-    """Figures of one round."""
     before = metrics(url)
     heard, numbers, began = Heard(), count(), time.perf_counter()
     await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
@@ -108,7 +105,6 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -> None:
-    """Simulate one listener until the time is over."""
     texts = list(TEXTS.values())
     while time.perf_counter() < until:
         began = time.perf_counter()

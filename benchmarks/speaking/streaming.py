@@ -89,7 +89,6 @@ def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:
 
 
 def _first_speech(voice: Voice, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Milliseconds until the first chunk, and their ratios."""
     sentence = next(text(10))
     texts = {
         "short": TEXTS["short"],

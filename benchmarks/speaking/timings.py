@@ -78,7 +78,6 @@ def main() -> None:
 
 
 def measure(voice: Voice, sentences: Sequence[str]) -> dict[str, Any]:
-    """The listener's errors and the voice's; see `compare`."""
     listener = Listener(voice.description.frontend.language)
     speech = {
         "listener, words joined": joined_words(sentences),
@@ -91,8 +90,8 @@ def measure(voice: Voice, sentences: Sequence[str]) -> dict[str, Any]:
 
 def compare(name: str, speech: Iterator[Known], listener: Listener, count: int) -> dict[str, Any]:
     """The times of words against those found by the listener, in ms: `start_ms` and `end_ms` with `median` and
-    `p95` of the distance, and `later`, the median delay after the sound. `heard`: fraction of words that the
-    listener finds in place, which are compared."""
+    `p95` of the distance, and `later`, the median delay after the sound. `heard`: fraction of words found in
+    place, which are compared."""
     differences, heard, words = [np.zeros((0, 2))], 0, 0
     for known in tqdm(speech, desc=name, total=count, unit="sentence"):
         said = [one for one in listener.hear(known.words, known.samples, known.rate) if one.word]
@@ -120,7 +119,6 @@ def _summary(differences: np.ndarray) -> dict[str, Any]:
 
 
 def spoken_by(voice: Voice, sentences: Sequence[str]) -> Iterator[Known]:
-    """Sentences with the voice's own timings."""
     for number, sentence in enumerate(sentences):
         samples, words = voice.say_timed(sentence, voice.speakers[number % len(voice.speakers)])
         plain = [plain_words(word.text) for word in words]
@@ -161,7 +159,6 @@ def joined_words(sentences: Sequence[str]) -> Iterator[Known]:
 
 
 def flite(text: str) -> tuple[Floats, int, list[tuple[str, float, float]]]:
-    """flite's speech of a text, and its segments with start and end in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         wav, said = Path(folder) / "said.wav", Path(folder) / "said.txt"
         said.write_text(text + "\n", encoding="utf-8")

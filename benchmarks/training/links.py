@@ -50,8 +50,6 @@ SHORT = {"steps": 2, "rounds": 1, "sizes": ["2.4 M"], "machines": [2]}
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A training for a few steps."""
-
     size: str
     machines: int
     link: str = UNSHAPED
@@ -59,8 +57,6 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Result of a `Run`."""
-
     seconds: float
     """Seconds per step."""
     backward: float
@@ -78,7 +74,6 @@ def shape(machine: Machine, link: str) -> None:
 
 
 def train(run: Run, members: Sequence[Machine], features: Path, folder: Path, steps: int) -> Measured:
-    """Train on the machines, one process each."""
     model = asdict(params.load("acoustic", AcousticConfig)) | {"channels": SIZES[run.size]}
     train = asdict(params.load("train_acoustic", AcousticTrainConfig))
     train |= {"precision": "fp32", "micro_batches_per_step": MICRO_BATCHES}
@@ -123,7 +118,6 @@ class Model:
         """Fraction of the backward pass that can hide the exchange, and processor seconds per byte."""
 
     def seconds(self, run: Run) -> float:
-        """Seconds per step."""
         waiting, handled = self._parts(run)
         return waiting + self.per_byte * handled
 
@@ -152,7 +146,6 @@ class Model:
 
 
 def measure(sizes: Sequence[str], counts: Sequence[int], rounds: int, steps: int, folder: Path) -> dict[Run, Measured]:
-    """The median step of each run; in each round all runs take turns."""
     write_corpus(folder / "features", SPEECH, 240, (2.0, 6.0))
     found: dict[Run, list[Measured]] = {}
     names = ("node-a", "node-b", "node-c", "node-d")[: max(counts)]
@@ -178,7 +171,6 @@ def measure(sizes: Sequence[str], counts: Sequence[int], rounds: int, steps: int
 
 
 def judge(measured: dict[Run, Measured]) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Efficiencies, the fitted model and its errors; claims."""
     cores = len(os.sched_getaffinity(0))
     alone = {run.size: taken for run, taken in measured.items() if run.machines == 1}
     several = {run: taken.seconds for run, taken in measured.items() if run.machines > 1}

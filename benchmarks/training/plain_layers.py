@@ -20,7 +20,6 @@ class PlainDepthwise(nn.Conv1d):
 
 
 def plain_layers(module: nn.Module) -> None:
-    """Replace `module`'s faster layers with torch's own."""
     for name, child in module.named_children():
         if isinstance(child, DepthwiseConv):
             kernel = child.kernel_size[0]

@@ -44,7 +44,6 @@ def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
 
 
 def planned(recipe: Recipe, steps: int, random: bool) -> list[list[MicroBatch]]:
-    """The micro-batches of `steps` steps."""
     if random:
         every = chain.from_iterable(random_batches(recipe, seed) for seed in count(7))
         return [[batch] for batch in islice(every, steps)]
@@ -52,7 +51,6 @@ def planned(recipe: Recipe, steps: int, random: bool) -> list[list[MicroBatch]]:
 
 
 def train(recipe: Recipe, steps: int, warmup: int, precision: str, random: bool) -> dict[str, float]:
-    """Run `warmup` and then `steps` steps; return the speed of the latter."""
     plain_losses()
     for phase in recipe.phases:
         plain_layers(phase.module)
@@ -94,7 +92,6 @@ def train(recipe: Recipe, steps: int, warmup: int, precision: str, random: bool)
 
 
 def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
-    """Autocast to bf16 on this CPU, or nothing."""
     return torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
 
 

@@ -44,8 +44,6 @@ SHORT: dict[str, Any] = {"sentences": 2, "repeats": 3}
 
 @dataclass(frozen=True)
 class System:
-    """An evaluated voice: a variant of an exported bundle."""
-
     bundle: Path
     variant: str
 
@@ -91,7 +89,6 @@ def measure(project: Path, temporary: Path, sentences: int | None, repeats: int)
 
 
 def claims_of(result: dict[str, Any]) -> dict[str, bool]:
-    """The claims about int8 as shipped."""
     words, speed = result["wer"]["shipped"]["above_float"], result["speed"]["shipped"]
     return {
         "int8 as shipped: WER at most 2 points above float": words["wer"] <= 2.0,

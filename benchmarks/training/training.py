@@ -65,7 +65,6 @@ def measure(runner: Runner, rounds: int, processes: int, against: bool) -> Rows:
 
 
 def summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the rounds."""
     result: dict[str, Any] = {name: round(median(row[name] for row in measured), 2) for name in FIGURES}
     for name in ("parameters", "chosen"):
         if name in measured[0]:
@@ -109,7 +108,6 @@ def padding(job: Job) -> dict[str, float]:
 
 
 def judge(runner: Runner, arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Measure all cases; figures and claims."""
     per_step = (job.train["micro_batches_per_step"] for job in runner.jobs.values())
     processes = min(usable_cores(), *per_step)
     rows = measure(runner, arguments.rounds, processes, arguments.matcha is not None)

@@ -53,7 +53,7 @@ class Case:
 
 
 class RandomCodes:
-    """A codec with random codes, which take as long to train a language model on."""
+    """A codec with random codes, on which training takes as long."""
 
     def __init__(self, sizes: CodecConfig, hop: int) -> None:
         self.codebooks, self.stride = sizes.codebooks, sizes.stride
@@ -105,14 +105,11 @@ def jobs(features: Path, folder: Path) -> dict[str, Job]:
 
 
 class Runner:
-    """Trains cases in separate processes."""
-
     def __init__(self, jobs: dict[str, Job], steps: int, matcha: Path | None, python: str) -> None:
         """`matcha`: a checkout of Matcha-TTS; `python`: an interpreter that can import it."""
         self.jobs, self.steps, self.matcha, self.python = jobs, steps, matcha, python
 
     def run(self, case: Case) -> dict[str, Any]:
-        """The figures that a case reached."""
         job = self.jobs[case.model]
         job = replace(job, train={**job.train, "precision": case.precision})
         steps = max(2, self.steps // SLOW.get(case.model, 1))
@@ -197,7 +194,6 @@ CLOCK, CPU = "audio_seconds_per_second", "audio_seconds_per_cpu_second"
 
 
 def ratios(model: str, processes: int) -> Iterator[Ratio]:
-    """What is compared of a model."""
     for half in ("fp32", "bf16"):
         ours = Case(model=model, precision=half)
         yield Ratio(name=f"equal terms, {half}", first=ours, second=replace(ours, by=PLAIN), speed=CPU)

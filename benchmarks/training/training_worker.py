@@ -22,8 +22,7 @@ from sonorant.training.worker import Job, recipe_of
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     """Run `warmup` and then `steps` steps with the engine; return the speed of the latter and how their time is
     spent. A step is what the training loop does every time: the optimizer step, the ledger's entry, the check
-    whether a rank must stop. Occasional work is left out: rows of metrics (one is read, within the time), proofs,
-    validation, checkpoints."""
+    whether a rank must stop. Not included: rows of metrics (except one), proofs, validation, checkpoints."""
     if trainer.trained.precision is None:
         find_precision(trainer.trained)
     stream = _loop(trainer)
