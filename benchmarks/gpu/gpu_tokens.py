@@ -37,7 +37,7 @@ REHEARSAL = {"tiny": (32, 2, 2, 48)}
 ROWS = (1, 4, 8)
 SLOTS = (128, 512)
 STEPS, PHONEMES = 100, 12
-"""Timed steps, which fit into the smaller number of slots before any row ends."""
+"""Timed steps, which fit into the smaller number of slots, and phonemes, enough that no row ends earlier."""
 WRITTEN_OUT, SDPA = "dynamic, scores written out", "dynamic, SDPA"
 FASTER = {WRITTEN_OUT: 4.5, SDPA: 3.0}
 """Minimum speedup of the fastest prepared decoder over each, at one row."""

@@ -56,7 +56,7 @@ def test_the_minutes_are_kept_to_and_shared_evenly(rows: list[tuple[str, float, 
     if minutes_of(corpus) > minutes:
         assert minutes_of(kept) >= minutes - len(there) * longest / 60
     short = [speaker for speaker in there if taken[speaker] < there[speaker]]
-    for speaker in short:  # larger speakers contribute as much as the others, within one utterance
+    for speaker in short:  # each gives as much as any other, within one utterance
         assert taken[speaker] >= max(taken.values()) - longest - 1e-6
 
 

@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def made(sizes: Sequence[float | None], seeds: int = 3, base: str = "") -> TuningStudy:
-    """`base`: what as many others begin from."""
+    """`base`: the model from which one more training per size and seed is fine-tuned."""
     search = Search(
         study="curve",
         objectives={MINUTES: "maximize"},

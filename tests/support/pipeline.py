@@ -41,7 +41,7 @@ SMALLEST = {
     "codec": ("encoder_blocks", "decoder_blocks"),
     "language_model": ("encoder_blocks", "layers"),
 }
-"""The only value for each model."""
+"""Settings that are 1, by model."""
 for model, blocks in SMALLEST.items():
     TINY |= {f"{model}.channels": 32, f"{model}.expansion": 2, **{f"{model}.{name}": 1 for name in blocks}}
     TINY |= {f"train_{model}.{name}": value for name, value in {"steps": 30, "warmup_steps": 5, "log_every": 5}.items()}

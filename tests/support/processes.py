@@ -18,7 +18,7 @@ def start(command: list[Any], **settings: Any) -> subprocess.Popen[Any]:
 
 
 def processes_of(folder: Path, *, having: str = TOKEN, running: str = "") -> list[psutil.Process]:
-    """Living processes with the variable `having` set to the folder, and with `running` in the command."""
+    """Living processes of the folder that have the variable `having`, and `running` in their command."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

@@ -47,7 +47,7 @@ def nap(number: int) -> int:
 
 
 def refuse(number: int) -> int:
-    """Raise a planned error at item 3."""
+    """Raise SonorantError at item 3 and KeyError at item 103."""
     if number == 3:
         raise SonorantError("item 3: broken; repair it")
     if number == 103:

@@ -93,7 +93,7 @@ def test_contradictions_are_refused() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("kernel", [0, 1, 3])
 def test_a_token_finds_its_place_by_itself_and_its_neighbours_alone(kernel: int) -> None:
-    """A prior that considered more could represent a neighbour's sound."""
+    """A prior of more tokens could represent a neighbour's sound."""
     model = AcousticModel(replace(CONFIG, prior_kernel=kernel), symbols=12, speakers=1, mels=8).eval()
     text, lengths, speaker = tokens(1, 15), torch.tensor([15]), torch.tensor([0])
     before = model.encode(text, lengths, speaker)
