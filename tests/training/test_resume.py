@@ -31,7 +31,7 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict, features: Path, 
 
 @pytest.mark.parametrize(
     ("kind", "loss"),
-    [("acoustic", "mel"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")],
+    [("acoustic", "loss"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")],
 )
 def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, alone: None) -> None:
     """Otherwise two idle trainings would be equal."""

@@ -63,8 +63,8 @@ class ToyCandidate(Candidate):
         runtime = load_runtime("torch", bundle, LoadOptions(trained=trained))
         cases = []
         for inputs in batches(utterances, 1):
-            given = {"tokens": inputs["tokens"], "lengths": inputs["lengths"]}
-            mel, frames = runtime.hum(**given)
+            given = (inputs["tokens"], inputs["lengths"])
+            mel, frames = runtime.hum(*given)
             cases.append((given, mel, runtime.vocode(mel, frames)))
         return Expected(runtime, cases, name)
 
@@ -75,7 +75,7 @@ class ToyCandidate(Candidate):
         largest = {"hum": 0.0, "buzz": 0.0}
         for inputs, mel, samples in self.expected.cases:
             got = {
-                "hum": ("mel", self.loaded.hum(**inputs)[0], mel),
+                "hum": ("mel", self.loaded.hum(*inputs)[0], mel),
                 "buzz": ("samples", self.loaded.vocode(mel, None), samples),
             }
             for graph, (output, found, wanted) in got.items():

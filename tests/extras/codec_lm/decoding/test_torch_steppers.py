@@ -208,10 +208,9 @@ def test_compiled_steps_give_the_same_codes_and_a_second_start_takes_them_from_t
 ) -> None:
     """Every shape, greedy and drawn, also from another thread. torch fails if it would compile again."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # restored after the test
-    # A pool of processes costs more than it saves here.
-    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
     runtime = static("torch-compiled", cache_folder=tmp_path)
-    runtime.warm_up(progress=False)
+    with torch._inductor.config.patch(compile_threads=1):  # a pool of processes costs more than it saves here
+        runtime.warm_up(progress=False)
     assert runtime.compiler
     assert (runtime.compiler.taken, runtime.compiler.made) == (0, 4)  # one row or several, greedy or drawn
     with torch.compiler.set_stance("fail_on_recompile"):
