@@ -118,7 +118,6 @@ def _add_program(commands: argparse._SubParsersAction, task: str, room: str, sum
 
 
 def _run_task(arguments: argparse.Namespace) -> None:
-    """Run <room>/<task>.py of the project, which the installed library does not contain."""
     task, room = arguments.task, arguments.room
     if not Path(f"{room}/{task}.py").is_file():
         raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the project folder, which has {room}/")

@@ -18,7 +18,7 @@ STAGES = {
         "Measure the quality of all precisions, choose one to ship, and write the report.",
     ),
 }
-"""Last stages to run and summary, by command."""
+"""For each command, the last stages to run and a summary."""
 PROGRAMS = {
     "register": "register the voice as a version in the registry, with its metrics and samples",
     "promote": "make a registered voice the champion if it passes the gates",
@@ -29,7 +29,6 @@ PROGRAMS = {
 
 
 def add_pipeline(commands: argparse._SubParsersAction) -> None:
-    """Add the commands of `STAGES`."""
     for name, (targets, summary) in STAGES.items():
         command = commands.add_parser(
             name,

@@ -182,7 +182,6 @@ def _write_to_standard_output(speech: Iterable[bytes]) -> None:
 
 
 def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:
-    """Yield the samples in chunks, or `whole`, and write completed words to `timings`."""
     import numpy as np
 
     parts = []
@@ -225,8 +224,8 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
 
 
 def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:
-    """Yield standard input as it arrives; with --stream, also a lull after each typed line and after --patience seconds
-    without text. Raises SonorantError for a read error or invalid UTF-8."""
+    """Yield standard input as it arrives; with --stream, also yield a `Lull` after each typed line and after --patience
+    seconds without text. Raises SonorantError for a read error or invalid UTF-8."""
     from sonorant.text.arriving import Lull
 
     if sys.stdin is None:

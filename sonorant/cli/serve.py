@@ -60,7 +60,6 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
     try:
         from sonorant.serving.keys import new_key
         from sonorant.serving.server import ServeConfig, serve

@@ -69,7 +69,6 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _check(needed: "list[Needed]", delete: bool) -> None:
-    """Read every array. Raises SonorantError if an array is missing or damaged and was not removed."""
     from sonorant.features.store.upkeep import faults, store_of
 
     store, found = store_of(needed), list(faults(needed))

@@ -34,18 +34,19 @@ if TYPE_CHECKING:  # packages that import families
 
 
 Hear = Callable[[Floats, Floats], tuple[NDArray[Any], int]]
-"""Log-mel (M, T) and samples (T * hop,) of a recording -> frames without a batch axis, and their number."""
+"""Function from a recording's log-mel (M, T) and samples (T * hop,) to frames without a batch axis, and their
+number."""
 
 
 class ModelKind(ABC):
     """One of a family's two models: settings, construction, training and evaluation."""
 
     name: ClassVar[str]
-    """`kind` in `model.json` and section of params.yaml; the training's section is `train_<name>`."""
+    """`kind` in `model.json` and section of params.yaml; the training section is `train_<name>`."""
     title: ClassVar[str]
     """Name of the model in messages."""
     VERSION: ClassVar[int] = 1
-    """Version of the recipe's maths; a training resumes only with the same version."""
+    """Version of the training recipe's maths; a run resumes only with the same version."""
     learns_codes: ClassVar[bool] = False
     """Whether the model's recipe reads a token store."""
     why_no_qat: ClassVar[str] = ""
@@ -69,7 +70,7 @@ class ModelKind(ABC):
 
     @abstractmethod
     def judge(self, recipe: Any, model: torch.nn.Module, items: Ints) -> Judge:
-        """Return a judge of quantised models on utterances `items`; `model`: the float model."""
+        """Return a judge that measures quantised models on the utterances `items`; `model` is the float model."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
         """Return the training recipe. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
@@ -82,7 +83,7 @@ class ModelKind(ABC):
         """Raise SonorantError for settings that cannot work, such as a missing codec."""
 
     def pretrained(self, sizes: Any) -> str | None:
-        """Return the settings' pretrained model, if any."""
+        """Return the name of the pretrained model in the settings, if any."""
         return None
 
     def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
@@ -94,13 +95,11 @@ class Family(ABC):
     name: ClassVar[str]
     """`voice.family` in params.yaml and `family` in `voice.json`."""
     predictor: ClassVar[ModelKind]
-    """Model from phonemes to frames."""
     waveform: ClassVar[ModelKind]
-    """Model from frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
     """Graph names in order of synthesis; the last returns samples."""
     optional_graphs: ClassVar[tuple[str, ...]] = ()
-    """Graphs of `graphs` that some voices lack."""
+    """Names in `graphs` that some voices lack."""
     autoregressive: ClassVar[bool]
     """Whether frames are decoded one at a time; if so, `voice.json` has `decoding`."""
 
@@ -110,7 +109,6 @@ class Family(ABC):
 
     @property
     def waveform_graphs(self) -> tuple[str, ...]:
-        """Graphs exported from the waveform model."""
         return self.graphs[-1:]
 
     @abstractmethod
@@ -119,7 +117,7 @@ class Family(ABC):
 
     @abstractmethod
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
-        """Return the synthesizer of a loaded runtime; not thread-safe."""
+        """Return the synthesiser of a loaded runtime; not thread-safe."""
 
     def why_untimed(self, description: VoiceDescription) -> str:
         """Return why the voice has no word times; if empty, `Speaking.parts` accepts `times` and `Synthesized` has
@@ -132,14 +130,14 @@ class Family(ABC):
 
     @abstractmethod
     def models(self, predictor: Path, waveform: Path) -> Models:
-        """Load both trained folders for export."""
+        """Load the trained models from both folders for export."""
 
     def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
         """Return the voice as one ONNX graph for one utterance; `variant`: None means the default.
 
         Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed, pitch (semitones) and energy (dB) (1,) float32.
-        Output: samples (1, S) float32. Raises SonorantError if the family cannot be one graph, and like
-        `Bundle.graph_file`.
+        Output: samples (1, S) float32. Raises SonorantError if the family cannot be exported as one graph, and as
+        `Bundle.graph_file` does.
         """
         raise SonorantError(
             f"{bundle.folder}: a voice of the family {self.name} decodes step by step and cannot be one graph; use a "
@@ -148,19 +146,19 @@ class Family(ABC):
 
     @abstractmethod
     def interface(self, description: VoiceDescription) -> Interface:
-        """Return dtypes of each graph's inputs and outputs by name."""
+        """Return the dtypes of each graph's inputs and outputs by name."""
 
     @abstractmethod
     def candidate(self) -> type[Candidate]:
-        """Return the class of parity checks of one variant."""
+        """Return the class that checks the parity of one variant."""
 
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        """Return a function from recordings to the waveform graph's input. `waveform`: trained folder."""
+        """Return a function that converts recordings to the waveform graph's input. `waveform`: trained folder."""
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        """Write a corpus' token store; families without codes call `sonorant.features.codes.write_no_codes`."""
+        """Write the token store of a corpus; families without codes call `sonorant.features.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)

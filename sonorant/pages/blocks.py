@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 POLICY = (
     "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
-"""Policy that blocks scripts and external addresses."""
+"""Content security policy that blocks scripts and external addresses."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Block:
 
 
 Part = str | Block
-"""Strings are shown as notes in small type."""
+"""Part of a page; a string is shown as a note in small type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class Table(Block):
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    """A short row's last cell spans the remaining columns."""
+    """Rows of cells; the last cell of a short row spans the remaining columns."""
     prose: Sequence[str] = ()
-    """Columns of running text."""
+    """Names of the columns that contain running text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Section:
 
 
 def not_run(caption: str, absent: Iterable[tuple[str, str]]) -> list[Part]:
-    """Return a folded table of (name, reason) grouped by reason; empty without names."""
+    """Return a folded table of names grouped by the reason why they were not run; an empty list if there are none."""
     names: dict[str, list[str]] = {}
     for name, why in absent:
         names.setdefault(why, []).append(name)

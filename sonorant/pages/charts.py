@@ -14,11 +14,11 @@ from sonorant.pages.blocks import Block
 WIDTH = 360.0
 """Width of every chart in SVG units."""
 BINS = 40
-"""Columns of a histogram."""
+"""Number of columns in a histogram."""
 ROW = 38.0
-"""Height of a row: name above, mark below."""
+"""Height of a row, with the name above the mark."""
 LEFT, TOP, RIGHT, BOTTOM = 38.0, 26.0, WIDTH - 16, 190.0
-"""Plot area between two axes."""
+"""Edges of the plot area in charts with two axes."""
 
 
 class Shape(NamedTuple):
@@ -38,8 +38,6 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Charts(Block):
-    """Charts side by side if space allows."""
-
     template = "charts.html"
     charts: Sequence[Chart]
 
@@ -60,7 +58,7 @@ class ChartRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ChartLine:
-    """One curve: points (x, y) in ascending x; NaN interrupts it."""
+    """One curve: points (x, y) in ascending order of x; NaN leaves a gap."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -79,7 +77,7 @@ def bars(title: str, rows: Sequence[ChartRow]) -> Chart:
 
 
 def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.0) -> Chart:
-    """Draw dots with intervals over one axis from `start` or below."""
+    """Draw dots with intervals along one axis, which starts at `start` or below."""
     low = min([start] + [row.value if row.low is None else row.low for row in rows])
     ticks = _ticks(low, max(row.value if row.high is None else row.high for row in rows))
     across, floor = _scale(ticks, 10, WIDTH - 10), len(rows) * ROW
@@ -141,7 +139,7 @@ def points(
 def columns(
     title: str, unit: str, counts: Sequence[int], labels: Sequence[tuple[float, str]], logarithmic: bool = False
 ) -> Chart:
-    """Draw one column per count. `labels`: text by position in 0..len(counts)."""
+    """Draw one column per count. `labels`: pairs of a position in 0..len(counts) and a text."""
     most, wide = max([*counts, 1]), (RIGHT - LEFT) / max(len(counts), 1)
     ticks = [0.5, *_decades(1, most)] if logarithmic else _ticks(0, most)
     up = _rising(ticks, logarithmic)
@@ -168,12 +166,10 @@ def _grid(ticks: Sequence[float], up: Callable[[float], float]) -> list[Shape]:
 
 
 def _scale(ticks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
-    """Map the ticks' range to `start`..`end`."""
     return lambda value: start + (end - start) * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
 
 def _rising(ticks: Sequence[float], logarithmic: bool) -> Callable[[float], float]:
-    """Map the ticks' range to heights."""
     if not logarithmic:
         return _scale(ticks, BOTTOM, TOP)
     up = _scale([math.log10(tick) for tick in ticks], BOTTOM, TOP)
@@ -209,7 +205,6 @@ def _n(value: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return about five round numbers around low..high, at least two."""
     span = (high - low) or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 5)
@@ -218,7 +213,6 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten around low..high, at least two; only powers for wide ranges."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
     for factors in ((1, 2, 5), (1,)):
         every = [10.0**power * factor for power in powers for factor in factors]

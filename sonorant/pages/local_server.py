@@ -30,7 +30,7 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
 }
-"""Files next to the request's class, except style.css of this package."""
+"""Files by path, next to the subclass of `LocalRequest`; style.css is in this package."""
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(ThreadingHTTPServer):
-    """One thread per request; port 0 means any free port. Raises SonorantError if the port is taken or not
+    """Server with one thread per request; port 0 means any free port. Raises SonorantError if the port is taken or not
     allowed."""
 
     daemon_threads = True
@@ -55,7 +55,6 @@ class LocalServer(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log errors other than disconnects."""
         if isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             _log.info("a client disconnected")
         else:
@@ -67,7 +66,7 @@ class LocalServer(ThreadingHTTPServer):
 
 
 class LocalRequest(BaseHTTPRequestHandler):
-    """One request per connection. Subclasses define `get` and `post`."""
+    """Handler of one request per connection. Subclasses define `get` and `post`."""
 
     server: LocalServer
     server_version = "Sonorant"
@@ -75,7 +74,7 @@ class LocalRequest(BaseHTTPRequestHandler):
     timeout = 30.0
     """Timeout in seconds."""
     largest: int
-    """Maximum bytes of a body."""
+    """Maximum size of a request body in bytes."""
 
     def get(self) -> None:
         """Handle a GET not in PAGES. A SonorantError becomes status 500."""
@@ -144,7 +143,7 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.send(status, as_json(value), "application/json")
 
     def send(self, status: HTTPStatus, body: bytes, kind: str, **more: str) -> None:
-        """Send a response; `more`: headers with _ instead of -."""
+        """Send a response; `more`: additional headers, with _ instead of -."""
         self.send_head(status, kind, len(body), **more)
         self.wfile.write(body)
 
@@ -173,7 +172,6 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log with `logging` instead of on stderr."""
         _log.info(format, *arguments)
 
 

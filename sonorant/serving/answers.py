@@ -29,7 +29,8 @@ _log = logging.getLogger(__name__)
 
 
 async def begun(request: Request, pieces: Pieces) -> Pieces:
-    """Wait for the first piece, so that an error gets its own status; stop if the client disconnects."""
+    """Wait for the first piece, so that an error can determine the status, and return all pieces; stop if the client
+    disconnects."""
     first = asyncio.ensure_future(anext(pieces))
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -91,7 +92,7 @@ class SpeechResponse(StreamingResponse):
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Return each error as a status and one line that does not quote the request."""
+    """Respond to each error with a status and one line that does not quote the request."""
 
     def answer(status: int, line: str, param: str | None = None, **headers: str) -> Response:
         return JSONResponse(error_body(status, line, param), status, headers=headers)
@@ -122,5 +123,4 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def _printable(text: str) -> str:
-    """Replace lone surrogates."""
     return text.encode(errors="replace").decode()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Encoding:
     media_type: str
     container: str = ""
-    """FFmpeg's name of the container; empty means raw 16-bit samples."""
+    """FFmpeg's name for the container; empty means raw 16-bit samples."""
     codec: str = ""
     options: dict[str, str] = field(default_factory=dict)
     bits_per_second: int | None = None
@@ -50,8 +50,8 @@ ENCODINGS = {
 
 
 def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Plain | Compressed:
-    """Return a deterministic encoder of samples float32 (S,) in -1..1 at `rate` Hz. `out_rate`: Hz of wav and pcm; None
-    means `rate`. Other formats use the next higher rate that they support."""
+    """Return a deterministic encoder of samples float32 (S,) in -1..1 at `rate` Hz. `out_rate`: sample rate in Hz of
+    wav and pcm; None means `rate`. Other formats use the next higher rate that they support."""
     encoding = ENCODINGS[name]
     return Compressed(encoding, rate) if encoding.container else Plain(rate, out_rate or rate, header=name == "wav")
 
@@ -80,8 +80,6 @@ class Plain:
 
 
 class _Sink:
-    """An unseekable file that FFmpeg writes to."""
-
     def __init__(self) -> None:
         self.written = bytearray()
 
@@ -96,7 +94,7 @@ class _Sink:
 
 
 class Compressed:
-    """Encoder to a format of FFmpeg."""
+    """Encoder to a format that FFmpeg writes."""
 
     def __init__(self, encoding: Encoding, rate: int) -> None:
         import av

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def fetch(offer: Offer, folder: Path) -> Offered:
-    """Return a voice, downloaded into `folder` if it is in the registry. Raises SonorantError."""
+    """Return a voice, downloaded into `folder` if it is in the registry. Raises SonorantError if that fails."""
     if not offer.where.startswith(REGISTRY):
         return Offered(offer, Path(offer.where), "")
     version = _version_of(offer.where)
@@ -57,7 +57,6 @@ async def follow(voices: Voices, folder: Path, seconds: float) -> None:
 
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
-    """Switch to a version once it has spoken its check sentence."""
     bundle = await in_daemon_thread(_download, version, folder)
     try:
         loaded = await voices.start(bundle)

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sonorant.errors import SonorantError
 
 CONNECTIONS = 2_000
-"""Maximum simultaneous connections; further ones get status 503."""
+"""Maximum number of simultaneous connections; further ones get status 503."""
 HEAD_SECONDS = 10.0
 """Deadline in seconds for the headers of a request."""
 STALL_SECONDS = 30.0
@@ -26,7 +26,7 @@ STALL_SECONDS = 30.0
 BODY_SECONDS = 10.0
 """Deadline in seconds for the whole body."""
 HEAD_BYTES = 32 * 1024
-"""Maximum bytes of all headers together."""
+"""Maximum size in bytes of all headers together."""
 JSON = "application/json"
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 
@@ -59,7 +59,7 @@ class Gate:
     """ASGI middleware that refuses invalid requests."""
 
     def __init__(self, app: Any, *, most_bytes: int, hosts: frozenset[str] | None) -> None:
-        """`hosts`: allowed lower-case names, against DNS rebinding; None allows any."""
+        """`hosts`: allowed host names in lower case, to prevent DNS rebinding; None allows any."""
         self._app, self._most, self._hosts = app, most_bytes, hosts
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -80,8 +80,6 @@ class Gate:
             await _answer(send, *refused)
 
     def _refusal(self, headers: dict[str, str], here: tuple[str, int] | None) -> tuple[HTTPStatus, str] | None:
-        """Return why the headers are refused, or None. `here`: address that the client reached, always allowed as Host,
-        for probes."""
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
             return (
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -96,7 +94,6 @@ class Gate:
         return None
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | tuple[HTTPStatus, str]:
-        """Return the whole body, or why it is refused."""
         if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the request must be {JSON}"
         too_large = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request is larger than {self._most} bytes; shorten it"
@@ -126,14 +123,12 @@ class Gate:
 
 
 def _names_in(host: str) -> Iterator[str]:
-    """Yield the names that a Host header may contain."""
     for text in (host, host.rpartition(":")[0]):
         with suppress(SonorantError):
             yield host_name(text)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that returns the body, then later messages (the disconnect)."""
     given = False
 
     async def replay() -> Message:
@@ -155,12 +150,12 @@ async def _answer(send: Send, status: HTTPStatus, line: str) -> None:
 
 
 def most_held(connections: int) -> int:
-    """Maximum open connections, including those that get status 503; others are closed immediately."""
+    """Maximum number of open connections, including those that get status 503; others are closed immediately."""
     return connections + connections // 10 + 1
 
 
 def needed_files(connections: int) -> int:
-    """Open files for the held connections and those being closed."""
+    """Number of open files for the held connections and those being closed."""
     return most_held(connections) + connections
 
 

@@ -31,7 +31,7 @@ class Key:
     requests_a_minute: int = 120
     characters_a_minute: int = 100_000
     concurrent: int = 8
-    """Maximum simultaneous requests."""
+    """Maximum number of simultaneous requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Caller:
 
     @contextmanager
     def asking(self, characters: int) -> Iterator[None]:
-        """Count a request against the key's limits. Raises LimitReached."""
+        """Count a request against the key's limits. Raises LimitReached if a limit is exceeded."""
         now, key = self._clock(), self.key
         self._asked = [(when, count) for when, count in self._asked if when > now - MINUTE]
         again = self._asked[0][0] + MINUTE - now if self._asked else MINUTE
@@ -80,7 +80,7 @@ class Caller:
 
 
 class Keys:
-    """The keys of a file, read again when it changes."""
+    """The keys in a file, which is read again when it changes."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises SonorantError if the file cannot be read or contains no key."""
@@ -92,7 +92,8 @@ class Keys:
             raise SonorantError(f"{path}: contains no key; create one with --new-key")
 
     def caller(self, authorization: str | None) -> Caller:
-        """Return the caller of a header `Bearer <key>`. Raises RefusedKey, or NotSpoken while the file is damaged."""
+        """Return the caller whose key is in the header `Bearer <key>`. Raises RefusedKey if there is none, or NotSpoken
+        while the file is damaged."""
         try:
             self._read()
         except SonorantError as error:

@@ -24,17 +24,17 @@ from sonorant.serving.speech_worker import Variants, Worker
 from sonorant.speech.voice import Voice
 
 CHECK = "1, 2, 3."
-"""Check sentence of every voice; numbers are words in every language."""
+"""Check sentence for every voice; numbers can be read in every language."""
 SPEAKERS = 8
-"""Maximum speakers to check."""
+"""Maximum number of speakers to check."""
 QUIETEST = 1e-4
 """Minimum peak of speech, relative to full scale."""
 SHORTEST = 0.1
-"""Minimum seconds of the check sentence."""
+"""Minimum length in seconds of the spoken check sentence."""
 
 
 def check(voice: Voice) -> None:
-    """Speak the check sentence with each speaker. Raises SonorantError if one fails."""
+    """Speak the check sentence with up to `SPEAKERS` speakers. Raises SonorantError if one fails."""
     for speaker in voice.speakers[:SPEAKERS]:
         try:
             samples = voice.say(CHECK, speaker)
@@ -45,7 +45,7 @@ def check(voice: Voice) -> None:
 
 
 def main() -> None:
-    """Load and check the voice, report it, then fork a process for each pipe received."""
+    """Load and check the voice, report the result, then fork a process for each pipe received."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the server handles them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies

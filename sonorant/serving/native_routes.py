@@ -33,7 +33,7 @@ ANSWER = (
     '"phonemes": [{"symbol": "k", "start": 0.05, "end": 0.14}]}]}\n{"end": true, "seconds": 0.93}\n'
 )
 MOST_WORDS = 200
-"""Maximum words in a request's lexicon."""
+"""Maximum number of words in a request's lexicon."""
 
 Word = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f](.*\S)?$", max_length=LONGEST_WORD)]
 Phonemes = Annotated[str, Field(min_length=1, max_length=10 * LONGEST_WORD)]
@@ -62,7 +62,7 @@ class Speech(BaseModel):
 
 
 def served_request(asked: Speech, one: Offered, limits: Limits) -> ServedRequest:
-    """Convert a request's body, without timings if the voice has none."""
+    """Convert the body of a request; omit timings if the voice has none."""
     how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
     timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
     decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
@@ -115,5 +115,4 @@ def error_line(line: str) -> bytes:
 
 
 def json_line(value: dict[str, Any]) -> bytes:
-    """Encode a line as ASCII JSON."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"

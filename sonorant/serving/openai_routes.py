@@ -91,7 +91,6 @@ def openai_routes(service: Service) -> APIRouter:
 
 
 def _model(one: Offered) -> dict[str, Any]:
-    """Describe a voice in OpenAI's and Sonorant's fields."""
     description = one.description
     return {
         "id": one.offer.name,

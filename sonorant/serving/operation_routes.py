@@ -13,7 +13,6 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def operation_routes(service: Service) -> APIRouter:
-    """Return routes that require no key."""
     routes = APIRouter(tags=["Operation"])
 
     @routes.get("/healthz")

@@ -28,9 +28,9 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
 IDLE = 60.0
-"""Seconds without more text after which an arriving text is complete."""
+"""Seconds without more text after which an arriving text is considered complete."""
 LONGEST = 900.0
-"""Maximum seconds for an arriving text, which occupies a slot."""
+"""Maximum duration in seconds of an arriving text, because it occupies a slot."""
 
 
 class Typed(Speech):
@@ -41,7 +41,7 @@ class Typed(Speech):
 
 
 class More(BaseModel):
-    """More of an arriving text."""
+    """Continuation of an arriving text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -9,7 +9,7 @@ REAL_TIME = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class Metrics:
-    """Metrics of one server; those of its process have Prometheus' standard names."""
+    """Metrics of one server; metrics of its process have Prometheus' standard names."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -26,13 +26,11 @@ class Metrics:
         self.deaths = self._counter("worker_deaths", "Speaking processes that died")
 
     def watch(self, waiting: Callable[[], int], speaking: Callable[[], int], memory: Callable[[], int]) -> None:
-        """Add gauges of the queue and the voices' memory."""
         self._gauge("queue", "Waiting requests").set_function(waiting)
         self._gauge("speaking", "Running requests").set_function(speaking)
         self._gauge("voice_memory_bytes", "Memory of the speaking processes").set_function(memory)
 
     def were_late(self, voice: str, graphs: int) -> None:
-        """Count graphs compiled while requests waited."""
         self.late.labels(voice).inc(graphs)
 
     def text(self) -> bytes:

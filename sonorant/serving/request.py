@@ -27,10 +27,10 @@ class ServedRequest(SpeechRequest):
     sample_rate: int | None = None
     """Sample rate in Hz; None means the voice's."""
     skip: int = 0
-    """Pieces already sent by a process that died."""
+    """Number of pieces to skip, because a process that died has sent them."""
 
     def to_speech(self, text: Iterable[Fragment]) -> SpeechRequest:
-        """Return the request with an arriving text."""
+        """Convert to a `SpeechRequest` with an arriving text."""
         return SpeechRequest(**{one.name: getattr(self, one.name) for one in fields(SpeechRequest)} | {"text": text})
 
 
@@ -52,4 +52,4 @@ class Ended(NamedTuple):
     work_seconds: float
     """Computing time in seconds."""
     late: int = 0
-    """Graphs compiled since the last report, while requests waited."""
+    """Number of graphs compiled since the last report, while requests waited."""

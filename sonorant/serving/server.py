@@ -35,9 +35,9 @@ from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import Offer, Voices
 
 SEND_BUFFER = 128 * 1024
-"""Bytes that the kernel buffers per client."""
+"""Size in bytes of the kernel's send buffer per client."""
 FILES = 100
-"""Open files in addition to connections and pipes to processes."""
+"""Number of open files in addition to connections and pipes to processes."""
 BYTES_A_CHARACTER = 12
 """Maximum bytes per character: two JSON escapes such as \\ud83d."""
 BYTES_BESIDE_TEXT = 16_000
@@ -52,29 +52,29 @@ class ServeConfig:
     offers: tuple[Offer, ...]
     host: str = "127.0.0.1"
     allow_hosts: Sequence[str] = ()
-    """Further allowed host names, such as the proxy's. By default a server on loopback allows its own names, any other
-    server all names."""
+    """Additional allowed host names, such as the proxy's. By default, a server on loopback allows only loopback names,
+    and any other server allows all names."""
     port: int = 8000
     """Port; 0 means any free port."""
     workers: int | None = None
-    """Processes per voice; None means one per core."""
+    """Number of processes per voice; None means one per core."""
     streams: int = 16
-    """Requests that a process serves alternately."""
+    """Number of requests that a process serves alternately."""
     queue: int = 128
-    """Maximum waiting requests."""
+    """Maximum number of waiting requests."""
     characters: int = LIMITS.characters
-    """Maximum characters per request."""
+    """Maximum number of characters per request."""
     memory_mib: int | None = None
-    """Maximum MiB of all voices; None means no limit."""
+    """Maximum memory of all voices in MiB; None means no limit."""
     poll_seconds: float = 5.0
     """Seconds between polls of the registry."""
     keys: Path | None = None
     """File of API keys; None means that no key is required."""
     log_texts: bool = False
     page: bool = True
-    """Whether to serve the demo page; never served with keys."""
+    """Whether to serve the demo page; it is never served if keys are required."""
     drain_seconds: float = 300.0
-    """Maximum seconds to finish running requests at shutdown."""
+    """Maximum time in seconds to finish running requests at shutdown."""
 
     def __post_init__(self) -> None:
         least = {"workers": 1, "streams": 1, "queue": 0, "characters": 1, "memory_mib": 1}
@@ -90,7 +90,6 @@ class ServeConfig:
 
     @property
     def loopback(self) -> bool:
-        """Whether the server listens on loopback only."""
         with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
         return self.host == "localhost"
@@ -158,7 +157,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def living(config: ServeConfig) -> AsyncIterator[Service]:
-    """Yield a service with its first voice loaded, which follows the registry. Raises SonorantError if a voice is
+    """Yield a service that has loaded its first voice and follows the registry. Raises SonorantError if a voice is
     missing or the first cannot speak."""
     workers = config.workers or usable_cores()
     metrics = Metrics()
@@ -188,7 +187,8 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
 
 
 def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError."""
+    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError as `listen` and `living`
+    do."""
     asyncio.run(_serve(config, tell))
 
 

@@ -1,4 +1,4 @@
-"""Shared by the routes: voices, a bounded queue, keys and metrics."""
+"""State shared by the routes: voices, a bounded queue, keys and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A speaking process: reads requests from a pipe and computes one chunk of each alternately."""
+"""A speaking process: reads requests from a pipe and computes them alternately, one chunk at a time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sonorant.speech.voice import Voice
 from sonorant.text.arriving import ArrivingText
 
 AHEAD = 4
-"""Chunks computed ahead of the listener."""
+"""Number of chunks computed ahead of the listener."""
 HUNG_SECONDS = 120.0
-"""Maximum seconds for one chunk; a slower process is replaced."""
+"""Maximum time in seconds to compute one chunk; a slower process is replaced."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,10 +35,10 @@ class Variants:
         self._bundle = bundle
         self._loaded: dict[str | None, Voice] = {}
         self.prepared = 0
-        """Graphs opened so far; ONNX Runtime compiles graphs only on opening."""
+        """Number of graphs opened so far; ONNX Runtime compiles a graph only when opening it."""
 
     def load(self, variant: str | None = None) -> Voice:
-        """Return the voice in a variant; None means its default."""
+        """Return the voice with a variant's graphs; None means the default variant."""
         own = self._loaded.get(None)
         if own and all(graph.default_variant == variant for graph in own.description.graphs.values()):
             variant = None
@@ -77,7 +77,6 @@ class Worker:
                 faulthandler.cancel_dump_traceback_later()
 
     def _listen(self) -> None:
-        """Read messages immediately, so that the sender never blocks."""
         try:
             while True:
                 self._told.put(self._pipe.recv())
@@ -96,7 +95,6 @@ class Worker:
                     self._turns.pop(number).close()
 
     def _next(self) -> _Turn | None:
-        """Return the next turn, preferring turns without audio, then those that waited longest."""
         able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 
@@ -133,8 +131,6 @@ class Worker:
 
 
 class _Turn:
-    """The speech of one request."""
-
     def __init__(self, number: int, request: ServedRequest) -> None:
         self.number, self.request = number, request
         self.credit, self.given = AHEAD, 0
@@ -149,7 +145,6 @@ class _Turn:
 
     @property
     def waits(self) -> bool:
-        """Whether reading the text would block all other turns."""
         return self._lull and self._text is not None and not self._text.wait(0)
 
     def tell(self, what: str, text: str = "") -> None:
@@ -170,7 +165,6 @@ class _Turn:
         self.speech = voice.speak(request if self._text is None else request.to_speech(self._text))
 
     def advance(self) -> Piece | None:
-        """Compute the next chunk; return None until more text arrives."""
         try:
             samples = self.speech.advance()
         except StopIteration:

@@ -27,14 +27,14 @@ from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.bundle import read_bundle
 
 ATTEMPTS = 3
-"""Attempts at a request whose process dies; the text may be the cause."""
+"""Maximum number of attempts at a request whose process dies, because the text may be the cause."""
 AGAIN_SECONDS = 0.5
 """Seconds before the next attempt to replace a process."""
 
 SILENT_SECONDS = 5.0
-"""Seconds without a message after which a process gets requests last."""
+"""Seconds without a message after which other processes are preferred for new requests."""
 LOAD_SECONDS = 300.0
-"""Maximum seconds to load and check a voice; enough for gigabytes on a slow disk."""
+"""Maximum time in seconds to load and check a voice; enough for gigabytes on a slow disk."""
 
 Value = TypeVar("Value")
 Told = asyncio.Queue[tuple[Any, ...]]
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -> Value:
-    """Run `function`, which may hang, in a daemon thread: asyncio waits for its own threads on exit."""
+    """Run `function`, which may hang, in a daemon thread, because asyncio waits for its worker threads on exit."""
     answer: Future[Value] = Future()
     answer.set_running_or_notify_cancel()  # so it cannot be cancelled before it has a result
 
@@ -133,9 +133,9 @@ class LoadedVoice:
         self.bundle = bundle
         self.description = read_bundle(bundle).description
         self.users = 0
-        """Running requests."""
+        """Number of running requests."""
         self.trouble = ""
-        """Why dead processes are not replaced."""
+        """Reason why dead processes are not replaced."""
         self._workers: list[SpeakingProcess] = []
         self._wanted, self._log, self._died = workers, log, died
         self._numbers = itertools.count()
@@ -155,12 +155,12 @@ class LoadedVoice:
 
     @property
     def alive(self) -> int:
-        """Running processes."""
+        """Number of running processes."""
         return sum(not worker.dead for worker in self._workers)
 
     @property
     def pids(self) -> list[int]:
-        """Ids of the loading process and the speaking processes."""
+        """Process ids of the loading process and the speaking processes."""
         return [self._mother.pid, *(worker.pid for worker in self._workers if worker.pid and not worker.dead)]
 
     @contextmanager
@@ -173,8 +173,9 @@ class LoadedVoice:
             self.users -= 1
 
     async def speak(self, request: ServedRequest, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
-        """Yield the speech while it is computed, then its end. `told`: updates of an arriving text: ("text", str),
-        ("pause",), ("close",). If the process dies, another continues. Raises SonorantError."""
+        """Yield the speech while it is computed, then `Ended`. `told`: updates of an arriving text: ("text", str),
+        ("pause",), ("close",). If the process dies, a complete text continues in another process. Raises SonorantError
+        if the request cannot be spoken."""
         given = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -237,7 +238,7 @@ class LoadedVoice:
         threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def memory(self) -> int:
-        """Return the bytes of all processes; shared pages count once."""
+        """Return the memory of all processes in bytes; shared pages count once."""
         return sum(_proportional(pid) for pid in self.pids)
 
     async def _start_mother(self) -> None:
@@ -261,7 +262,6 @@ class LoadedVoice:
             raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
 
     def _kill_mother(self) -> None:
-        """Kill the loading process and its children."""
         with suppress(ProcessLookupError):
             os.killpg(self._mother.pid, signal.SIGKILL)
         with suppress(OSError):

@@ -26,13 +26,13 @@ class Offer:
     """A voice as named on the command line."""
 
     name: str
-    """Name of the voice in requests."""
     where: str
     """Bundle folder, models:/<name>@<alias> or models:/<name>/<version>."""
 
     @classmethod
     def parse(cls, text: str) -> Offer:
-        """Parse `<name>=<where>`, or `<where>` alone, whose folder or model gives the name. Raises SonorantError."""
+        """Parse `<name>=<where>`, or `<where>` alone, whose folder or model gives the name. Raises SonorantError if the
+        name is invalid."""
         name, found, where = text.partition("=")
         if not found:
             where = text
@@ -46,8 +46,6 @@ class Offer:
 
 
 class Offered:
-    """A voice of the server, loaded or not."""
-
     def __init__(self, offer: Offer, bundle: Path, version: str) -> None:
         self.offer, self.bundle, self.version = offer, bundle, version
         """`version` is <model>/<number>, or empty for a folder."""
@@ -58,17 +56,15 @@ class Offered:
         self.not_loaded = ""
         """Why the last attempt to load the voice failed."""
         self.since = time.time()
-        """When this version came into use."""
+        """Time at which this version came into use."""
         self.used = 0.0
         self.load: asyncio.Task[None] | None = None
         """Task that loads the voice, shared by waiting requests."""
         self.waiting = 0
-        """Requests waiting for the load."""
+        """Number of requests waiting for the voice to load."""
 
 
 class Voices:
-    """All voices of a server by name."""
-
     def __init__(
         self,
         offered: list[Offered],
@@ -79,9 +75,9 @@ class Voices:
         died: Callable[[], None],
         late: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
-        """`workers`: processes per voice. `memory`: maximum bytes of all voices; None means no limit. `late`: called
-        with a voice's name and the graphs compiled while requests waited. `log` and `died` are as in
-        `LoadedVoice.start`. Raises SonorantError for duplicate names."""
+        """`workers`: number of processes per voice. `memory`: maximum memory of all voices in bytes; None means no
+        limit. `late`: called with a voice's name and the number of graphs compiled while requests waited. `log` and
+        `died` are as in `LoadedVoice.start`. Raises SonorantError for duplicate names."""
         self.by_name: dict[str, Offered] = {}
         for one in offered:
             if one.offer.name in self.by_name:
@@ -96,7 +92,7 @@ class Voices:
         return next(iter(self.by_name.values()))
 
     def named(self, name: str | None) -> Offered:
-        """Return a voice by name; None means the first. Raises SonorantError."""
+        """Return a voice by name; None means the first. Raises SonorantError if the name is unknown."""
         if name is None:
             return self.first
         if name not in self.by_name:
@@ -105,7 +101,8 @@ class Voices:
 
     @asynccontextmanager
     async def use(self, one: Offered, *, asked: bool = True) -> AsyncIterator[LoadedVoice]:
-        """Load the voice if needed and keep it loaded; `asked`: whether a request waits. Raises NotSpoken."""
+        """Load the voice if needed and keep it loaded; `asked`: whether a request is waiting. Raises NotSpoken if it
+        cannot be loaded."""
         one.waiting += 1
         try:
             while one.loaded is None:
@@ -137,7 +134,6 @@ class Voices:
             loaded.close()
 
     async def start(self, bundle: Path) -> LoadedVoice:
-        """Load a bundle. Raises SonorantError if it cannot speak."""
         return await LoadedVoice.start(bundle, self._workers, log=self._log, died=self._died)
 
     def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:

@@ -1,5 +1,5 @@
-"""Pad requests to a few shapes that are compiled or recorded in advance. Padding changes no value, except that `decode`
-of a part also uses the real frames after the part."""
+"""Pad requests to a few shapes that are compiled or recorded in advance. Padding changes no results, except that
+`decode` of a part pads it with the frames that follow the part, not with silence."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Buckets:
     """Sizes to which requests are padded, in ascending order."""
 
     tokens: tuple[int, ...]
-    """Token counts of the encoder; the decoder always uses the largest."""
+    """Numbers of tokens for the encoder; the decoder always uses the largest."""
     frames: tuple[int, ...]
-    """Frame counts of decoder and vocoder."""
+    """Numbers of frames for the decoder and the vocoder."""
     batches: tuple[int, ...] = (1,)
 
     @classmethod
     def of(cls, lengths: Lengths, batches: tuple[int, ...] = (1,)) -> Buckets:
-        """Choose sizes from the corpus lengths: longest, 95th percentile, median and its halves down to the
-        shortest."""
+        """Choose sizes from the corpus lengths: the longest, the 95th percentile, the median, and repeated halves of
+        the median down to the shortest."""
         return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
 
     def plan(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return each graph with each of its shapes: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
+        """Return all pairs of graph and shape: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for rows in self.batches:
             shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]
@@ -53,13 +53,13 @@ class Counters:
     """Counts of requests and shapes since loading or `warm_up`."""
 
     hits: int
-    """Requests served from a bucket."""
+    """Number of requests served from a bucket."""
     misses: int
-    """Requests outside all buckets."""
+    """Number of requests that fit no bucket."""
     prepared: int
-    """Shapes compiled or recorded since loading."""
+    """Number of shapes compiled or recorded since loading."""
     late: int
-    """Shapes prepared while a request waited."""
+    """Number of shapes prepared while a request waited."""
 
 
 class Bucketed:
@@ -73,8 +73,8 @@ class Bucketed:
         prepared: Callable[[], int],
         rows: int,
     ) -> None:
-        """`fixed` prepares each bucket at the bucket's first call; `free` serves the other requests; `prepared` returns
-        the number of shapes that `fixed` has prepared; `rows`: number of rows in a vocoder frame."""
+        """`fixed` prepares each bucket on first use; `free` serves requests that fit no bucket; `prepared` returns the
+        number of shapes that `fixed` has prepared; `rows` is the number of rows in a vocoder frame."""
         self.buckets = buckets
         self._rows = rows
         self._prepared_so_far = prepared
@@ -119,7 +119,8 @@ class Bucketed:
         return samples[:count, : samples.shape[1] // frames * width]
 
     def warm_up(self, progress: bool = True) -> float:
-        """Prepare all buckets. Return the time in seconds. `progress`: whether to show a progress bar on stderr."""
+        """Prepare all buckets and return the time taken in seconds. `progress`: whether to show a progress bar on
+        stderr."""
         from tqdm import tqdm  # imported only for warming up
 
         began = perf_counter()
@@ -154,7 +155,6 @@ class Bucketed:
         return bool(shape)
 
     def _prepared(self, graph: str, shape: tuple[int, ...], run: Callable[[], Any]) -> Any:
-        """Call `run`, in one thread at a time if the shape is new."""
         if (graph, shape) in self._ready:
             return run()
         with self._preparing:
@@ -172,7 +172,6 @@ def _sizes(lengths: tuple[int, int, int, int]) -> tuple[int, ...]:
 
 
 def _fit(*wanted: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return, for each (size, available sizes), the smallest sufficient size; an empty tuple if any has none."""
     found = tuple(min((size for size in sizes if size >= least), default=0) for least, sizes in wanted)
     return found if all(found) else ()
 

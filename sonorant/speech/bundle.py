@@ -24,7 +24,8 @@ LEXICON = "lexicon.txt"
 
 @dataclass(frozen=True, kw_only=True)
 class AudioSettings:
-    """Audio settings of the graphs: the fields of `sonorant.audio.mel.MelConfig`, without importing torch."""
+    """Audio settings of the graphs: the fields of `sonorant.audio.mel.MelConfig`, defined again so that torch is not
+    imported."""
 
     sample_rate: int
     """Sample rate in Hz."""
@@ -34,7 +35,7 @@ class AudioSettings:
     """Samples per mel frame."""
     n_mels: int
     f_min: float
-    """Lower edge in Hz of the mel's range; `f_max` is the upper edge."""
+    """Lowest frequency of the mel spectrogram in Hz; `f_max` is the highest."""
     f_max: float
 
 
@@ -68,9 +69,9 @@ class FrontendSettings:
 class Tensor:
     name: str
     dtype: str
-    """Name of the dtype in numpy, such as int64."""
+    """numpy name of the dtype, such as int64."""
     shape: tuple[int | str, ...]
-    """Number for a fixed dimension, name for a variable one."""
+    """Size of each dimension: a number if fixed, a name if variable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +92,11 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """Mel or code frames on either side that a frame depends on. A part computed with them equals the same part of the
-    whole."""
+    """Number of mel or code frames on each side that an output frame depends on. A chunk computed with this context
+    equals the same chunk of the full output."""
 
     decoder: int
-    """Frames of the decoder; 0 if there is no decoder graph."""
+    """Receptive field of the decoder; 0 if there is no decoder graph."""
     vocoder: int
 
 
@@ -104,7 +105,7 @@ class Lengths:
     """Lengths of the utterances in the training corpus: shortest, median, 95th percentile, longest."""
 
     tokens: tuple[int, int, int, int]
-    """Phoneme ids, including start and end."""
+    """Lengths in phoneme ids, including start and end."""
     frames: tuple[int, int, int, int]
 
 
@@ -127,9 +128,9 @@ class VoiceDescription:
     """Graph that encodes prompts: samples (batch, frames, samples per code frame) -> codes (batch, frames,
     codebooks)."""
     choice: dict[str, Any]
-    """Record of the stage `choose`; empty before that stage."""
+    """Record written by the `choose` stage; empty before that stage."""
     provenance: dict[str, Any]
-    """Version of Sonorant, and the git commit, data hash and steps of each model."""
+    """Version of Sonorant, and the git commit, data hash and number of training steps of each model."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class Bundle:
         return None if described is None else self._checked(described)
 
     def read_lexicon(self) -> Lexicon | None:
-        """Read the user's lexicon. Raises SonorantError as `graph_file` does, or naming an invalid line."""
+        """Read the user's lexicon. Raises SonorantError as `graph_file` does, or if a line is invalid."""
         file = self.lexicon_file()
         return None if file is None else read_lexicon(file, self.description.frontend.language)
 

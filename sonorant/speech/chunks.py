@@ -1,5 +1,5 @@
-"""Compute long speech in chunks, in bounded memory. Chunks equal the whole up to rounding (1e-6 of full scale), because
-each is computed with the frames that it depends on (`ReceptiveField`), which are then cut off."""
+"""Compute long speech in chunks, in bounded memory. The chunks equal the full output up to rounding (1e-6 of full
+scale), because each is computed with its context (`ReceptiveField`), which is then cut off."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def decode_chunks(
     runtime: Runtime, states: Floats, ends: Ints, receptive_field: int, sizes: Sequence[int]
 ) -> Iterator[Floats]:
     """Yield the mel (B, M, T) of `runtime.decode` in parts (B, M, size). `receptive_field`: the decoder's receptive
-    field; `sizes`: frames of the first parts; the last size is repeated."""
+    field; `sizes`: numbers of frames of the first parts, the last of which is repeated."""
     time_1T = np.arange(int(ends[:, -1].max()))[None]
     return compute_chunks(
         lambda part_1T, _: runtime.decode(states, ends, part_1T[0]), [time_1T], None, receptive_field, sizes, axis=1
@@ -23,7 +23,8 @@ def decode_chunks(
 
 
 Computing = Callable[[NDArray[Any], Ints], Floats]
-"""Frames, and number of real frames per row (B,) -> output with time last: `vocode` or `decode` of a runtime."""
+"""Function from frames and the number of real frames per row (B,) to an output with time last: a runtime's `vocode` or
+`decode`."""
 
 
 def compute_chunks(
@@ -39,9 +40,9 @@ def compute_chunks(
     """Yield the output of `compute` (B, ..., T * hop) in parts (B, ..., size * hop), each computed as soon as the
     frames that it depends on are available.
 
-    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames per row (B,), None
-    means all; `sizes`: as in `decode_chunks`; `first_after`: frames after the first part that it waits for; with fewer
-    than `receptive_field`, it is computed sooner and differs slightly.
+    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: number of frames per row
+    (B,), None means all; `sizes`: as in `decode_chunks`; `first_after`: number of frames that must follow the first
+    part before it is computed; fewer than `receptive_field` is sooner but changes the part slightly.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0

@@ -14,17 +14,17 @@ class DecodingConfig:
     """Section `decoding` of params.yaml: default decoding settings of a voice."""
 
     temperature: float = 0.0
-    """Divisor of the logits before a code is sampled; 0 means always the likeliest code (greedy)."""
+    """Divisor of the logits before a code is sampled; 0 means always the most likely code (greedy)."""
     top_k: int = 0
-    """Number of likeliest codes to sample from; 0 means all."""
+    """Number of most likely codes to sample from; 0 means all."""
     top_p: float = 1.0
-    """Sample from the smallest set of codes with this total probability (nucleus sampling, Holtzman et al. 2020); 1
-    means all."""
+    """Total probability of the smallest set of codes to sample from (nucleus sampling, Holtzman et al. 2020); 1 means
+    all."""
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 means
-    off."""
+    """Factor that divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1
+    means off."""
     repetition_window: int = 16
-    """Steps for which a code counts as recent."""
+    """Number of steps for which a code counts as recent."""
     advance: Literal["median", "sample"] = "median"
     """When the phoneme pointer advances: at the phoneme's median duration, or at a sampled one."""
     budget: float = 2.0
@@ -33,11 +33,11 @@ class DecodingConfig:
     longest_phoneme: float = 1.5
     """Seconds on one phoneme after which the pointer counts as stuck."""
     longest_silence: float = 2.0
-    """Maximum seconds of silence that count as a pause."""
+    """Maximum length in seconds of a silence that counts as a pause."""
     longest_repeat: float = 1.0
-    """Maximum seconds of a loop of a few frames that count as a long vowel."""
+    """Maximum length in seconds of a loop of a few frames that counts as a long vowel."""
     retries: int = 2
-    """Maximum number of further attempts, with other noise, at a failed utterance; then the best attempt is kept."""
+    """Maximum number of retries of a failed utterance, each with different noise; then the best attempt is kept."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -68,7 +68,7 @@ class DecodingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Code frames per phoneme (including `^` and `$`) in the training utterances."""
+    """Number of code frames per phoneme (including `^` and `$`) in the training utterances."""
 
     median: float
     p99: float
@@ -77,12 +77,12 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingDescription:
-    """Section `decoding` of `voice.json`, for voices of the family codec_lm."""
+    """Section `decoding` of `voice.json`, for voices of the `codec_lm` family."""
 
     codebooks: int
-    """Codes per frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
+    """Number of codes per frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
     codes: int
-    """Codes per codebook; this number itself means "no code"."""
+    """Number of codes per codebook, which is also the code for "no code"."""
     stride: int
     samples_per_frame: int
     frames_per_second: float
@@ -95,9 +95,9 @@ class DecodingDescription:
     """Number of classes of the pointer's advance; class a moves it by a phonemes."""
     attention: Literal["full", "sliding", "block"]
     window: int
-    """Positions visible to sliding and block attention."""
+    """Number of positions visible to sliding and block attention."""
     prompt_frames: int
-    """Maximum number of code frames of a reference; 0 means that the voice supports none."""
+    """Maximum number of code frames in a prompt; 0 means that the voice does not support prompts."""
     frames_per_phoneme: Pace
     defaults: DecodingConfig
 

@@ -19,8 +19,8 @@ CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
 }
 SUMS_THAT_FIT = ("session.x64quantprecision", "1")
-"""Session entry for int8 on CPUs with AVX2 but without VNNI, whose byte product overflows 16 bits. With it, ONNX
-Runtime uses unsigned weights, whose product does not overflow."""
+"""Session setting for int8 on CPUs with AVX2 but without VNNI, where products of bytes overflow 16 bits. It makes ONNX
+Runtime use unsigned weights, whose products do not overflow."""
 Providers = Sequence[str | tuple[str, dict[str, str]]]
 ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 

@@ -1,4 +1,4 @@
-"""A speech request, its limits, and its use of them."""
+"""A speech request, its limits, and how much of them it has used."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,11 +53,11 @@ class SpeechRequest:
     speaker: str | None = None
     """Name of the speaker; None means the voice's first."""
     speed: float = 1.0
-    """Speed factor, 0.5 to 2.0; 2.0 is twice as fast. Only 1.0 in the family codec_lm."""
+    """Speed factor, 0.5 to 2.0; 2.0 is twice as fast. The `codec_lm` family supports only 1.0."""
     pitch: float = 0.0
-    """Shift in semitones, -12 to 12. Pitch and energy are for the family parallel only."""
+    """Shift in semitones, -12 to 12. Only the `parallel` family supports pitch and energy."""
     energy: float = 0.0
-    """Change in dB, -12 to 12; the timbre changes as it does in a speaker."""
+    """Change in dB, -12 to 12; the timbre changes with it, as in a human voice."""
     markup: bool = True
     """Whether to interpret markup; if False, brackets and tags are ordinary characters."""
     lexicon: Mapping[str, str] = field(default_factory=dict)
@@ -67,19 +67,21 @@ class SpeechRequest:
     whole: bool = False
     """Whether to return a sentence only once it is completely decoded, so that failed attempts can be discarded."""
     chunk: int = CHUNK
-    """Samples per chunk. The last chunk may be shorter; for text in fragments, so may the last one of each phrase."""
+    """Samples per chunk. The last chunk may be shorter; if the text arrives in fragments, so may the last chunk of each
+    phrase."""
     limits: Limits = field(default_factory=Limits)
     seed: int | None = None
-    """Seed of each sentence's noise; None means 0. This and all following fields are for the family codec_lm only."""
+    """Seed of each sentence's noise; None means 0. Only the `codec_lm` family supports this field and those that
+    follow."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the voice's `DecodingConfig`, such as {"temperature": 0.7}."""
     candidates: int = 1
-    """Attempts at each sentence, of which the best is kept. More than 1 requires `whole`."""
+    """Number of attempts at each sentence, of which the best is kept. More than 1 requires `whole`."""
     prompt: Ints | None = None
-    """Codes (P, G) of a reference to continue, from `Voice.prompt`."""
+    """Codes (P, G) of a recording to continue, from `Voice.prompt`."""
     lookahead: int | None = None
-    """Code frames after the first part that it waits for; None means all that its samples depend on. With fewer, speech
-    starts sooner and the end of that part differs slightly."""
+    """Number of code frames that must follow the first part before it is returned; None means all that its samples
+    depend on. With fewer, speech starts sooner and the end of that part differs slightly."""
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
@@ -92,14 +94,14 @@ class SpeechRequest:
 
     @property
     def decodes(self) -> bool:
-        """Whether the request has settings of the family codec_lm."""
+        """Whether the request has settings that only the `codec_lm` family supports."""
         given = (self.seed, self.prompt, self.lookahead)
         return bool(self.decoding) or self.candidates != 1 or any(value is not None for value in given)
 
 
 class Allowance:
-    """Use of one request's limits. As a context manager, it measures computing time, excluding waits for text. Methods
-    raise SonorantError at a limit."""
+    """How much of its limits a request has used. As a context manager, it measures computing time, excluding waits for
+    text. Methods raise SonorantError if a limit is exceeded."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits

@@ -1,4 +1,4 @@
-"""Runtimes of a voice's graphs. A candidate is `<runtime>/<variant>`. Each family has its own loaders."""
+"""Runtimes for a voice's graphs. A candidate is named `<runtime>/<variant>`. Each family has separate loaders."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class RuntimeRow:
     engine: Literal["onnxruntime", "torch", "tensorrt"]
     device: Literal["cpu", "cuda"] = "cpu"
     needs: str = ""
-    """Additional packages and programs; empty if none."""
+    """Additional packages and programs that are required; empty if none."""
     standalone: bool = True
-    """Whether it needs only the bundle; if False, it reads the trained folders and cannot be shipped."""
+    """Whether the runtime needs only the bundle; if False, it reads the trained folders and cannot be shipped."""
     strict: bool = False
     """Whether a graph fails if the runtime's static check finds anything."""
     compiles: bool = False
@@ -33,7 +33,7 @@ class RuntimeRow:
 
     @property
     def on_cpu_kernels(self) -> bool:
-        """Whether it uses ONNX Runtime's CPU kernels: integers for int8, fp32 between casts for fp16."""
+        """Whether the runtime uses ONNX Runtime's CPU kernels, which compute int8 in integers and fp16 in fp32."""
         return self.engine == "onnxruntime" and self.device == "cpu"
 
 
@@ -58,18 +58,16 @@ RUNTIMES = {
         RuntimeRow(name="torch-cuda-graphs", engine="torch", device="cuda", needs="torch", standalone=False),
     )
 }
-"""Runtimes of the core, in the order of reports."""
+"""Built-in runtimes, in the order shown in reports."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtraRuntime:
-    """A runtime added by a plug-in."""
-
     row: RuntimeRow
     loaders: Mapping[str, Callable[[Bundle, "LoadOptions"], Any]]
     """Functions that load the runtime, by family name."""
     check_graph: Callable[[Path], list[str]] = lambda path: []
-    """Returns the findings of a static check of an ONNX file; empty if the runtime should accept it."""
+    """Function that returns the findings of a static check of an ONNX file; empty if the runtime should accept it."""
 
 
 @cache
@@ -82,7 +80,7 @@ def all_runtimes() -> dict[str, RuntimeRow]:
 
 
 def runtime_row(name: str) -> RuntimeRow:
-    """Return the row of a runtime. Raises SonorantError listing all names if unknown."""
+    """Return the row of a runtime. Raises SonorantError listing all names if the name is unknown."""
     if name in RUNTIMES:
         return RUNTIMES[name]
     rows = all_runtimes()
@@ -98,8 +96,8 @@ class Runtime(Protocol):
     def encode(
         self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
     ) -> tuple[Floats, Ints]:
-        """Tokens (B, N, 3), lengths, speaker, speed, pitch and energy (B,) -> states (B, N, C), and the frame after
-        each token's last one (B, N), constant over padded tokens."""
+        """Tokens (B, N, 3), lengths, speaker, speed, pitch and energy (B,) -> states (B, N, C), and exclusive end
+        frames of the tokens (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """Output of `encode`, consecutive frame numbers (T,) -> log-mel (B, M, T), with silence outside an
@@ -121,14 +119,14 @@ class LoadOptions:
     """Trained folders of predictor and waveform model (for int8, the quantised ones), for runtimes that are not
     `standalone`."""
     batches: tuple[int, ...] = (1,)
-    """Numbers of rows of a request, for runtimes with fixed shapes."""
+    """Supported numbers of rows per request, for runtimes with fixed shapes."""
     warm_up: bool = False
     """Whether to prepare all shapes while loading, for runtimes with fixed shapes."""
     slots: tuple[int, ...] | None = None
-    """Numbers of cache slots, for torch runtimes with fixed shapes and the family codec_lm; None means powers of two as
-    needed."""
+    """Numbers of cache slots to prepare, for torch runtimes with fixed shapes and the `codec_lm` family; None means
+    powers of two as needed."""
     cache_folder: Path | None = None
-    """Folder of compiled code, for torch runtimes with fixed shapes; None means the model's folder in the user's
+    """Folder for compiled code, for torch runtimes with fixed shapes; None means the model's folder in the user's
     cache."""
     engines: Path | None = None
     """Folder of the bundle's TensorRT engines; None means the bundle's folder in the user's cache."""
@@ -142,8 +140,8 @@ class LoadOptions:
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
-    """Load a runtime for the bundle's family. Raises SonorantError if it is unknown, does not support the family, or
-    requires trained folders that are not given."""
+    """Load a runtime for the bundle's family. Raises SonorantError if the runtime is unknown, does not support the
+    family, or requires trained folders that are not given."""
     row, family = runtime_row(name), load_family(bundle.description.family)
     loaders = dict(family.loaders())
     if name not in loaders and name not in RUNTIMES:

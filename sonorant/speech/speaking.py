@@ -1,4 +1,4 @@
-"""The interface of a family's synthesizer."""
+"""The interface of a family's synthesiser."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from sonorant.speech.word_times import Timekeeper
 
 
 class FinishReason(IntEnum):
-    """First failure in decoding an utterance."""
+    """How decoding of an utterance ended: well, or with its first failure."""
 
     WELL = 0
     BUDGET = 1
     """The frame budget ran out and the utterance was cut off."""
     STUCK = 2
-    """The pointer was too long on one phoneme and was moved on."""
+    """The pointer stayed on one phoneme for too long and was advanced."""
     SILENCE = 3
     """A silence was longer than a pause."""
     REPETITION = 4
@@ -27,13 +27,13 @@ class FinishReason(IntEnum):
 
 @dataclass(frozen=True)
 class Marking:
-    """Markup of a phrase per token, see `Speaking.marks`."""
+    """Markup of each token of a phrase; see `Speaking.marks`."""
 
     rate_N: Floats
     """Speed factor of each token; 2.0 is twice as fast."""
     pitch_N: Floats
     seconds_N: Floats
-    """Length in seconds of each marked pause, otherwise NaN."""
+    """Length in seconds of each marked pause; NaN for other tokens."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,10 @@ class Synthesized:
     """`FinishReason` of each row (B,)."""
     attempts: Ints
     ends: Ints | None = None
-    """Sample after the end of each token (B, N), -1 if not reached; None if unknown."""
+    """Exclusive end sample of each token (B, N), -1 if not reached; None if unknown."""
 
 
 def no_decoding(family: str) -> SonorantError:
-    """Return the error for decoding settings given to a family that does not decode."""
     return SonorantError(
         f"this voice is of the family {family}, which speaks a text in only one way; "
         "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"
@@ -57,16 +56,17 @@ def no_decoding(family: str) -> SonorantError:
 
 
 class Speaking(Protocol):
-    """Synthesizes phonemes with the graphs of one family. For one thread at a time.
+    """Synthesises phonemes with the graphs of one family. Not thread-safe.
 
     An optional attribute `marks` (frozenset of `pause`, `rate`, `pitch`) lists the markup applied within a phrase.
-    Without `pause`, marked pauses become silence between phrases; rate and pitch are rejected."""
+    Without `pause`, a marked pause splits the phrase, with silence in between; without `rate` or `pitch`, that markup
+    is rejected."""
 
     def check(self, request: SpeechRequest) -> None:
         """Raise SonorantError if the voice does not support the request."""
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Synthesize tokens (B, N, 3), with lengths, speaker and speed (B,). Samples are undefined past a row's end and
+        """Synthesise tokens (B, N, 3), with lengths, speaker and speed (B,). Samples are undefined past a row's end and
         may exceed -1..1."""
 
     def parts(
@@ -80,8 +80,8 @@ class Speaking(Protocol):
         marking: Marking | None = None,
         times: Timekeeper | None = None,
     ) -> Generator[Floats, None, FinishReason]:
-        """Yield one phrase, tokens (N, 3), as samples (S,) in parts of at most `taken.limits.frames` mel frames. Return
-        how it ended. Its audio is counted in `taken`.
+        """Speak one phrase, tokens (N, 3): yield samples (S,) in parts of at most `taken.limits.frames` mel frames,
+        counted in `taken`, and return the finish reason.
 
-        `first`: whether no audio has been returned yet, so that the first part should come soon; `times`: receives
-        token ends as soon as they are known; only if `Family.why_untimed` is empty."""
+        `first`: whether no audio has been returned yet, so that the first part should be short; `times`: receives token
+        ends as soon as they are known; only if `Family.why_untimed` is empty."""

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 PAUSE_SECONDS = 0.15
-"""Seconds of silence between two sentences, in addition to the voice's own."""
+"""Seconds of silence between two sentences, in addition to the silence that the voice produces."""
 _NO_SAMPLES: Floats = np.zeros(0, np.float32)
 _PHRASE_END: Floats = np.zeros(0, np.float32)
-"""Marker that flushes the chunk, so that it does not wait for text."""
+"""Marker that flushes the current chunk, so that it does not wait for more text."""
 _Part = Floats | Lull
 _log = logging.getLogger(__name__)
 
 
 class Speech(Iterator[Floats]):
-    """Iterator over a text's samples, chunks float32 (S,) in -1..1, computed on demand. Raises SonorantError, after the
-    preceding speech, if the text cannot be spoken or a limit is reached."""
+    """Iterator over a text's speech in chunks, float32 (S,) in -1..1, computed on demand. If the text cannot be spoken
+    or a limit is reached, SonorantError is raised after the preceding speech."""
 
     def __init__(self, voice: Voice, request: SpeechRequest) -> None:
         """Check the request and compute nothing yet. Raises SonorantError if the voice does not support it."""
@@ -70,7 +70,8 @@ class Speech(Iterator[Floats]):
         return samples
 
     def advance(self) -> Floats:
-        """Like `next`, but return no samples at a lull of the text, so that a server can wait for text elsewhere."""
+        """Return the next chunk, or no samples if the text so far is spoken and more may arrive, so that a server can
+        wait for text elsewhere."""
         self.completed = ()
         with self.taken:
             samples = next(self._chunks)
@@ -183,7 +184,8 @@ class Speech(Iterator[Floats]):
 
 
 def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
-    """Regroup samples into chunks of `size`, shorter before a `_PHRASE_END`. A lull yields an empty chunk."""
+    """Regroup samples into chunks of `size`; a chunk before a `_PHRASE_END` may be shorter. A lull in the text yields
+    an empty chunk."""
     waiting: list[Floats] = []
     count = 0
     for part in chain(parts, [_PHRASE_END]):
@@ -204,21 +206,20 @@ def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
 
 @dataclass(frozen=True)
 class Passage:
-    """A phrase, or its part between two marked pauses if the family does not apply pauses itself."""
+    """A phrase, or the part of it between two marked pauses if the family does not apply pauses itself."""
 
     tokens_N3: Integers
-    """Tokens with start and end."""
+    """Tokens, including start and end."""
     marking: Marking | None
     pause: float | None
-    """Seconds of marked silence after the passage, within the phrase."""
+    """Length in seconds of the marked pause after the passage, within the phrase; None if there is none."""
     phonemes: tuple[Phoneme, ...]
-    """Phonemes without start and end."""
+    """Phonemes, excluding start and end."""
     words: tuple[WrittenWord, ...]
     """Written words, if requested, with spans in the original text and in `phonemes`."""
 
 
 def marks_of(speaking: Speaking) -> frozenset[str]:
-    """Return the kinds of markup that the family applies within a phrase."""
     marks: frozenset[str] = getattr(speaking, "marks", frozenset())
     return marks
 
@@ -237,7 +238,8 @@ def check_prosody(speaking: Speaking, request: SpeechRequest, family: str, proso
 
 
 def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks: frozenset[str]) -> Iterator[Passage]:
-    """Split a phrase into passages; none if nothing in it can be spoken. Spans refer to the plain text of `marked`."""
+    """Split a phrase into passages; yield none if nothing in it can be spoken. The phrase's spans refer to the plain
+    text of `marked`."""
     phonemes, units, words = phrase.spoken.phonemes, list(phrase.spoken.units), in_original(phrase.words, marked)
     while phonemes:
         count = next(
@@ -254,7 +256,7 @@ def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks:
 
 
 def in_original(words: Sequence[WrittenWord], marked: MarkedText) -> list[WrittenWord]:
-    """Return the words with spans in the original; words from the same part of it are joined."""
+    """Return the words with spans in the original text; words from the same part of that text are joined."""
     found: list[WrittenWord] = []
     for word in words:
         first, last = marked.source(word.first, word.last)

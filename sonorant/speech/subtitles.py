@@ -40,8 +40,8 @@ class JsonTimings:
 
 
 class Subtitles:
-    """SubRip or WebVTT with cues of a few words. A sentence is split once it is complete, so that no word is alone in a
-    cue."""
+    """SubRip or WebVTT with cues of a few words. A sentence is split into cues once it is complete, so that no word is
+    alone in a cue."""
 
     def __init__(self, file: TextIO, *, vtt: bool = False) -> None:
         self.file, self.vtt = file, vtt
@@ -89,8 +89,8 @@ def check_name(path: Path) -> None:
 
 @contextmanager
 def timings_file(path: Path) -> Iterator[TimingsFile]:
-    """Open a file in the format of its suffix; it appears at `path` on success. Raises SonorantError as `check_name`
-    does."""
+    """Open a file of word times in the format of its suffix; it appears at `path` on success. Raises SonorantError as
+    `check_name` does."""
     check_name(path)
     with atomic_file(path.resolve()) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         written = FORMATS[path.suffix.lower()](file)
@@ -99,7 +99,7 @@ def timings_file(path: Path) -> Iterator[TimingsFile]:
 
 
 def as_json(word: WordTiming) -> dict[str, object]:
-    """Convert a word as in `JsonTimings`, with seconds rounded to 0.1 ms."""
+    """Convert a word to the format of `JsonTimings`, with times rounded to 0.1 ms."""
     phonemes = [
         {"symbol": phoneme.text, "start": round(phoneme.start, 4), "end": round(phoneme.end, 4)}
         for phoneme in word.phonemes
@@ -109,7 +109,6 @@ def as_json(word: WordTiming) -> dict[str, object]:
 
 
 def clock(milliseconds: int, comma: str) -> str:
-    """Format as 01:02:03.456."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{comma}{rest:03}"
 

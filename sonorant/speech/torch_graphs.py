@@ -57,8 +57,8 @@ Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 class Compiler:
-    """Compiles functions per shape and counts compilations; dimensions may be marked with
-    `torch._dynamo.mark_dynamic`."""
+    """Compiles functions for each shape and counts compilations; dimensions marked with `torch._dynamo.mark_dynamic`
+    may vary."""
 
     def __init__(self) -> None:
         """Raises SonorantError if the C++ compiler that torch uses to build kernels is missing."""
@@ -66,7 +66,7 @@ class Compiler:
         if shutil.which(compiler) is None:
             raise SonorantError(f"torch.compile requires {compiler}, a C++ compiler; install it, or set CXX to another")
         self.taken = 0
-        """Graphs loaded from torch's cache."""
+        """Number of graphs loaded from torch's cache."""
         self.made = 0
         self._lock = threading.Lock()
 
@@ -75,7 +75,7 @@ class Compiler:
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
-        """Wrap a function, which is compiled at the first call with new shapes."""
+        """Wrap a function so that it is compiled at the first call with each new shape."""
         # Isolated, so that another voice in this process is neither searched nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
@@ -97,13 +97,14 @@ def _found() -> int:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Set the folder of torch's compiled code for this process. torch checks that code, version and machine match."""
+    """Set the folder in which torch caches compiled code for this process. torch checks that code, version and machine
+    match."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
 
 
 WARM_UP = 3
-"""Runs before recording, in which libraries choose kernels and allocate memory."""
+"""Number of runs before recording, in which libraries choose kernels and allocate memory."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ class CudaGraphs:
         self._lock = threading.Lock()
 
     def __call__(self, function: Function) -> Function:
-        """Wrap a function, which is recorded at the first call with new shapes; it must not wait for the GPU."""
+        """Wrap a function so that it is recorded at the first call with each new shape; it must not wait for the
+        GPU."""
         recordings: dict[tuple[Any, ...], _Recording] = {}
 
         def replay(*inputs: Tensor) -> tuple[Tensor, ...]:

@@ -63,7 +63,8 @@ class Voice:
         return self.description.speakers
 
     def speaker_id(self, name: str | None) -> int:
-        """Return the id of a speaker; None means the first. Raises SonorantError listing the speakers if unknown."""
+        """Return the id of a speaker; None means the first. Raises SonorantError listing the speakers if the name is
+        unknown."""
         if name is None:
             return 0
         if name not in self.speakers:
@@ -72,7 +73,7 @@ class Voice:
 
     @property
     def speaking(self) -> Speaking:
-        """A new synthesizer of the voice's family, for one thread at a time."""
+        """New synthesiser of the voice's family, not thread-safe."""
         return load_family(self.description.family).speaking(self.bundle, self.runtime)
 
     @property
@@ -98,7 +99,7 @@ class Voice:
         return frontend
 
     def frontend_with(self, words: Mapping[str, str]) -> Frontend:
-        """Return the frontend with words that override its lexicon. Raises SonorantError naming a word with unknown
+        """Return the frontend with words that override its lexicon. Raises SonorantError if a word has unknown
         phonemes."""
         own = self.frontend
         entries = {**(own.lexicon.entries if own.lexicon else {}), **words}
@@ -108,15 +109,15 @@ class Voice:
         return frontend
 
     def prompt(self, recording: Path) -> Ints:
-        """Return codes (P, G) of a recording's beginning, which `say` can continue. Raises SonorantError if the voice
-        does not support prompts, or the recording is unreadable or too short."""
+        """Return the codes (P, G) of the start of a recording, which `say` can continue. Raises SonorantError if the
+        voice does not support prompts, or the recording is unreadable or too short."""
         if self.description.decoding is None:
             raise no_decoding(self.description.family)
         return load_family(self.description.family).prompt(recording, self.bundle)
 
     def speak(self, request: SpeechRequest) -> Speech:
-        """Speak a request, in chunks computed on demand. Raises SonorantError immediately for settings that the voice
-        does not support; for the text, when it is reached."""
+        """Speak a request, in chunks computed on demand. Raises SonorantError immediately for unsupported settings, and
+        for text that cannot be spoken once it is reached."""
         return Speech(self, request)
 
     def say(self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any) -> Floats:

@@ -41,7 +41,7 @@ class WordTiming:
 
 
 class Timekeeper:
-    """Computes word times of one speech: the synthesizer reports token ends, and the consumer takes completed words."""
+    """Computes word times of one speech: the synthesiser reports token ends, and the consumer takes completed words."""
 
     def __init__(self, sample_rate: int) -> None:
         self._rate = sample_rate
@@ -77,8 +77,8 @@ class Timekeeper:
 def timed(
     word: WrittenWord, phonemes: Sequence[Phoneme], ends: Ints, rate: int, *, ends_sentence: bool = False
 ) -> WordTiming:
-    """Return the timing of a word. `phonemes`: phonemes of its phrase; `ends`: sample after the end of each token (k,),
-    `^` first, at least up to the word's last phoneme; `rate`: sample rate in Hz."""
+    """Return the timing of a word. `phonemes`: phonemes of its phrase; `ends`: exclusive end samples of the tokens
+    (k,), from `^` to at least the word's last phoneme; `rate`: sample rate in Hz."""
     first, last = word.phonemes
     edges = (np.asarray(ends[first : last + 1]) / rate).tolist()
     spoken = tuple(

@@ -18,12 +18,12 @@ from sonorant.layers.flow import FlowMatching
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 
 MOST_OCTAVES = 1.5
-"""Maximum distance of the pitch from its reference, in octaves: 71 to 566 Hz."""
+"""Maximum distance of the pitch from its reference in octaves, which allows 71 to 566 Hz."""
 VOICING_MEAN = VOICING_STD = 0.5
 UNVOICED = 0.1
 """Weight of an unvoiced frame's pitch, which is interpolated and inaudible."""
 LONGEST_TOKEN = 300.0
-"""Maximum frames of a token in synthesis."""
+"""Maximum number of frames per token in synthesis."""
 SILENCE = -11.5129
 """Natural log of the mel's floor, 1e-5."""
 
@@ -33,30 +33,31 @@ class AcousticConfig:
     decoder: Literal["regression", "flow"] = "regression"
     """`regression`: L1 on the mel, best for very regular voices; `flow`: conditional flow matching, for real speech."""
     channels: int = 192
-    """Width of encoder and decoder."""
+    """Width of the encoder and the decoder."""
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     encoder_blocks: int = 4
-    """ConvNeXt blocks over tokens."""
+    """Number of ConvNeXt blocks over tokens."""
     encoder_kernel: int = 5
     """Kernel size of the encoder's blocks, in tokens; odd."""
     prior_kernel: int = 3
-    """Tokens that the alignment's prior depends on, odd; 1: the token alone; 3: also its neighbours. 0 uses
+    """Number of tokens that the alignment's prior depends on, odd; 1 is the token alone, 3 adds its neighbours. 0 uses
     the encoder's states; a token may then claim its neighbour's frames."""
     decoder_blocks: int = 6
-    """ConvNeXt blocks over frames."""
+    """Number of ConvNeXt blocks over frames."""
     decoder_kernel: int = 7
     """Kernel size of the decoder's blocks, in frames; odd."""
     dropout: float = 0.05
-    """Dropout in the blocks, below 1."""
+    """Dropout probability in the blocks, below 1."""
     flow_steps: int = 4
-    """Euler steps of the decoder's and prosody's flow in synthesis."""
+    """Number of Euler steps in synthesis, for the flows of the decoder and the prosody."""
     prosody_dropout: float = 0.4
-    """Dropout of the predictor of length, pitch and energy; high against memorising."""
+    """Dropout probability in the predictor of length, pitch and energy; high to prevent memorising."""
     prosody_kind: Literal["regression", "flow"] = "regression"
-    """Prediction of length, pitch and energy: `regression`, the mean; `flow`, a sample with the speaker's variance."""
+    """How length, pitch and energy are predicted: `regression` returns the mean, `flow` a sample with the speaker's
+    variance."""
     prosody_temperature: float = 0.0
-    """Spread of the prosody's samples (`flow` only); 0: none; 1: as in the recordings."""
+    """Spread of the prosody samples (`flow` only); 0 means none, 1 as in the recordings."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -84,13 +85,13 @@ class Encoded:
     @property
     def heard(self) -> tuple[Tensor, Tensor, Tensor]:
         """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. The predictor overfits long before
-        the decoder is trained; with its gradients the encoder would too, losing words."""
+        the decoder is trained; its gradients would make the encoder overfit too and lose words."""
         states_BNC, mask_BN1, lengths_B = self.heard_and_trained
         return states_BNC.detach(), mask_BN1, lengths_B
 
     @property
     def heard_and_trained(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Input of the prosody predictor with gradients, for steps with a frozen encoder, in which a new speaker's
+        """Input of the prosody predictor with gradients, for steps with a frozen encoder in which a new speaker's
         embedding learns pitch and pace."""
         return self.states_BNC, self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
@@ -101,13 +102,13 @@ class Expanded:
 
     hidden_BTC: Tensor
     mask_BT1: Tensor
-    """Mask of the frames: 0 before frame 0 and after a row's last end."""
+    """Frame mask: 0 before frame 0 and after the end of each row."""
     prosody_BT2: Tensor
     """Pitch and energy of each frame's token."""
 
 
 class RegressionDecoder(nn.Module):
-    """Hidden states of frames -> normalised frames of D rows in one pass, with L1 loss."""
+    """Computes normalised frames of D rows from hidden states in one pass; trained with an L1 loss."""
 
     def __init__(self, config: AcousticConfig, rows: int) -> None:
         super().__init__()
@@ -146,7 +147,8 @@ class AcousticModel(PhonemeEncoder):
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:
         """Repeat each token's state for its frames, and add each frame's position in its token.
 
-        States (B, N, P), ends (B, N) int64 as from `encode_speech`, consecutive frame numbers (T,) int64.
+        Arguments: states (B, N, P) and ends (B, N) int64 from `encode_speech`, and consecutive frame numbers (T,)
+        int64.
         """
         batch, tokens, width = states_BNP.shape
         starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
@@ -177,8 +179,8 @@ class AcousticModel(PhonemeEncoder):
         energy_B: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and
-        energy (dB louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's
-        last one, constant over padded tokens."""
+        energy (dB louder), (B,) float32 -> states (B, N, P) float32, and exclusive end frames of the tokens (B, N)
+        int64, constant over padded tokens."""
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
         told_BNR = self.prosody(*encoded.heard).float()
         duration_BN = told_BNR[..., 0].exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
@@ -191,13 +193,13 @@ class AcousticModel(PhonemeEncoder):
         return self.states(encoded, speaker_B, prosody_BN2), ends_BN
 
     def states(self, encoded: Encoded, speaker_B: Tensor, prosody_BN2: Tensor) -> Tensor:
-        """Return the input (B, N, P) of `expand` and `decode` for each token, with prosody (B, N, 2)."""
+        """Combine encoder states, speaker and prosody (B, N, 2) into the input (B, N, P) of `expand` and `decode`."""
         return torch.cat([encoded.states_BNC + self.speaker(speaker_B)[:, None], prosody_BN2], dim=2)
 
     def decode(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
         """Output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel, pitch and voicing (B, D, T)
-        float32, silent outside an utterance. With `receptive_field` frames around it, a part equals that of the
-        whole."""
+        float32, silent outside an utterance. A chunk decoded with `receptive_field` extra frames on each side equals
+        the same frames of the full output."""
         expanded = self.expand(states_BNP, ends_BN, time_T)
         mask_BT1 = expanded.mask_BT1
         frames_BTD = self.decoder(expanded.hidden_BTC, mask_BT1, time_T).float()
@@ -209,7 +211,8 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
 
     def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor) -> Tensor:
-        """Return the decoder's target (B, T, D): normalised log-mel and pitch, the pitch relative to its token's."""
+        """Return the decoder's target (B, T, D): normalised log-mel, pitch relative to the token's pitch, and
+        voicing."""
         beyond_BT1 = pitch_BT2[..., :1] / PITCH_STD - prosody_BT2[..., :1]
         voicing_BT1 = (pitch_BT2[..., 1:] - VOICING_MEAN) / VOICING_STD
         return torch.cat([self.normalize(mel_BTM), beyond_BT1, voicing_BT1], dim=2)
@@ -225,7 +228,7 @@ class AcousticModel(PhonemeEncoder):
 
     @property
     def receptive_field(self) -> int:
-        """Frames on either side that a mel frame depends on."""
+        """Number of frames on each side that a mel frame depends on."""
         config = self.config
         passes = config.flow_steps if config.decoder == "flow" else 1
         return config.decoder_blocks * (config.decoder_kernel // 2) * passes

@@ -1,4 +1,4 @@
-"""Training of the family parallel: the acoustic model on alignment, prosody and mel, the vocoder on spectra."""
+"""Training of the `parallel` family: the acoustic model on alignment, prosody and mel, and the vocoder on spectra."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class AcousticTrainConfig(UtteranceTrainConfig):
 
 
 class AcousticLosses(nn.Module):
-    """Summed losses of a batch, and their alignment."""
+    """Computes the alignment and the summed losses of a batch."""
 
     def __init__(self, model: AcousticModel, diagonal_steps: int, freeze_steps: int) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
     """Yield each utterance's log-mel (T, M) float32 from the acoustic model in `folder`, with the recording's timing:
     ground-truth-aligned synthesis (Shen et al. 2018, "Tacotron 2", 2.3; Kong et al. 2020, "HiFi-GAN", 4.4).
 
-    Raises SonorantError if the model was trained on other speakers, symbols or mels."""
+    Raises SonorantError if the model was trained on different speakers, symbols or mels."""
     model, description = load_acoustic(folder)
     for key in ("audio", "symbols", "speakers"):
         if description[key] != store.header[key]:
@@ -131,7 +131,7 @@ def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
 
 
 def durations_of(model: AcousticModel, batch: Batch) -> Tensor:
-    """Return the frames of each token (B, N) from the alignment search."""
+    """Return the number of frames of each token (B, N) from the alignment search."""
     prior_BNM = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"]).prior_BNM.float()
     return align(prior_BNM, model.normalize(batch["mel"]), batch["token_lengths"], batch["mel_lengths"])
 

@@ -1,4 +1,4 @@
-"""The family parallel: an acoustic model computes the whole mel in one pass, a vocoder turns it into samples."""
+"""The `parallel` family: an acoustic model computes the whole mel in one pass, and a vocoder turns it into samples."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 class Acoustic(ModelKind):
-    """Model from tokens to frames of log-mel and pitch."""
-
     name, title = "acoustic", "acoustic model"
 
     def sizes(self) -> type:
@@ -58,8 +56,6 @@ class Acoustic(ModelKind):
 
 
 class Vocoder(ModelKind):
-    """Model from frames of log-mel and pitch to samples."""
-
     name, title = "vocoder", "vocoder"
 
     def sizes(self) -> type:

@@ -1,4 +1,4 @@
-"""Export the trained models of the family parallel as graphs of a bundle."""
+"""Export the trained models of the `parallel` family as graphs of a bundle."""
 
 from __future__ import annotations
 
@@ -66,12 +66,11 @@ class ParallelModels:
 
     @property
     def vocoder_rows(self) -> int:
-        """Rows of the vocoder's frames: the decoder's and the source's."""
+        """Number of rows in the vocoder's frames: those of the decoder and of the source."""
         return int(self.described["audio"]["n_mels"]) + ROWS + SOURCE_ROWS
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """Receptive fields in mel frames."""
         return ReceptiveField(decoder=self.predictor.receptive_field, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
@@ -79,7 +78,7 @@ class ParallelModels:
         return False
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Compute `Models.graph_inputs` with ONNX Runtime."""
+        """Compute the inputs with ONNX Runtime; see `Models.graph_inputs`."""
         runtime = OnnxRuntime(files, threads=1)
         inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
         for batch in batches:

@@ -11,7 +11,7 @@ from sonorant.families.parallel.acoustic_training import AcousticRecipe, duratio
 from sonorant.training.recipe import weighted
 
 SEED = 1
-"""Seed of a flow decoder's loss, for reproducible values."""
+"""Seed for a flow decoder's loss, so that values are reproducible."""
 
 
 class AcousticJudge:

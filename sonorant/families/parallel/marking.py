@@ -11,12 +11,12 @@ from sonorant.speech.speaking import Marking
 _PITCH = -2
 """Index of a token's pitch in the encoder's states; energy is last."""
 FADE_SECONDS = 0.03
-"""Seconds of the fade into and out of a marked pause."""
+"""Length in seconds of the fade into and out of a marked pause."""
 
 
 def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_per_second: float) -> tuple[Floats, Ints]:
-    """Apply a phrase's marks to its encoder output (B = 1): durations are divided by the rate or set to the pause's, at
-    least one frame; pitch is shifted."""
+    """Apply a phrase's markup to its encoder output (B = 1): divide durations by the rate or set them to the pause's
+    length, at least one frame, and shift the pitch."""
     durations_N = np.diff(ends_BN[0], prepend=0) / marking.rate_N.astype(np.float64)
     held_N = np.isfinite(marking.seconds_N)
     durations_N[held_N] = marking.seconds_N[held_N] * frames_per_second
@@ -29,8 +29,8 @@ def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_pe
 
 
 def silenced(parts: Iterable[Floats], ends_BN: Ints, marking: Marking, hop: int, rate: int) -> Iterator[Floats]:
-    """Mute marked pauses in a phrase's samples, in parts (S,): a lengthened token is not silent if the voice learned
-    room noise."""
+    """Mute marked pauses in a phrase's samples, given in parts (S,), because a lengthened pause contains room noise if
+    the voice learned it."""
     fade = round(FADE_SECONDS * rate)
     held_N = np.flatnonzero(np.isfinite(marking.seconds_N))
     first_K = np.concatenate([[0], ends_BN[0]])[held_N] * hop

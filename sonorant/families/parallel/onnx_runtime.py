@@ -1,4 +1,4 @@
-"""The family parallel under ONNX Runtime, on the CPU or a GPU."""
+"""The `parallel` family under ONNX Runtime, on the CPU or a GPU."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ class OnnxRuntime(GraphRuntime):
     providers: Providers = (CPU,)
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """`threads`: per operator; None means one per physical core."""
+        """`threads`: threads per operator; None means one per physical core."""
         self.sessions = {graph: open_session(graphs[graph], threads, self.providers) for graph in OUTPUTS}
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
@@ -28,7 +28,7 @@ class OnnxCudaRuntime(OnnxRuntime):
     providers = ON_CUDA
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
+        """Raises SonorantError if the installed package does not support CUDA, or CUDA does not start."""
         check_cuda()
         super().__init__(graphs, threads=threads)
 

@@ -1,4 +1,4 @@
-"""Parity checks of the family parallel: three graphs, each fed torch's output of the previous."""
+"""Parity checks of the `parallel` family: three graphs, each of which receives torch's output of the previous graph."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,8 +26,6 @@ from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
 
 
 class ReferenceRuntime(GraphRuntime):
-    """One ONNX reference evaluator per graph."""
-
     def __init__(self, graphs: dict[str, Path]) -> None:
         self._evaluators = {graph: ReferenceEvaluator(str(graphs[graph])) for graph in OUTPUTS}
 
@@ -37,13 +35,13 @@ class ReferenceRuntime(GraphRuntime):
 
 
 SHORT = 3
-"""Number of shortest cases for the slow reference evaluator."""
+"""Number of cases, the shortest, for the slow reference evaluator."""
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
-"""ONNX Runtime's message for an operator without a kernel for a type."""
+"""Pattern of ONNX Runtime's message for an operator without a kernel for a type."""
 
 
 class ParallelCandidate(Candidate):
-    """One variant under one runtime: encoder, decoder and vocoder."""
+    """Checks the encoder, decoder and vocoder of one variant under one runtime."""
 
     @staticmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
@@ -59,7 +57,8 @@ class ParallelCandidate(Candidate):
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
 
     def refused(self, why: str) -> Exception:
-        """Return why a runtime refused; compute variants without kernels with ONNX's reference evaluator."""
+        """Return the error for a runtime that refused a graph; compute variants without kernels with ONNX's reference
+        evaluator."""
         lacking = NO_KERNEL.search(why)
         if lacking and self.variant in ("fp16", "bf16"):
             return NotRun(
@@ -68,7 +67,6 @@ class ParallelCandidate(Candidate):
         return super().refused(why)
 
     def _measured(self, runtime: Runtime, variant: str | None = None) -> Measured:
-        """`variant`: whose tolerance applies; None means the candidate's."""
         return Measured(runtime, self.audio, self.tolerance(variant))
 
     def _values(self) -> dict[str, Any]:
@@ -85,14 +83,12 @@ class ParallelCandidate(Candidate):
         return check_chunks(self._measured(self.loaded), longest, self.bundle.description.receptive_field)
 
     def _written(self) -> dict[str, Any]:
-        """Compare the graphs under ONNX's reference evaluator, in the types of their files."""
         runtime = ReferenceRuntime({graph: self.file(graph) for graph in self.bundle.graphs})
         short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
         expected = Expected(self.expected.runtime, short, self.expected.name)
         return without_cases(check_values(self._measured(runtime), expected))
 
     def _by_reference(self) -> str:
-        """Return the reference evaluator's result for an unsupported variant, as a clause."""
         try:
             graphs = self._written()
         except Fault as fault:

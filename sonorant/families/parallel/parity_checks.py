@@ -19,14 +19,14 @@ from sonorant.speech.runtimes import Runtime
 NUDGE = 1.003
 """Speed factor of the second comparison, which changes every sum of durations."""
 PARTS = (23, 40)
-"""Frames of the first part and of later parts in `check_chunks`."""
+"""Numbers of frames of the first part and of later parts in `check_chunks`."""
 ROUNDED = 1.0
-"""Maximum frames by which padding may move a token's end."""
+"""Maximum number of frames by which padding may move a token's end."""
 GRAPHS = {"states": "encoder", "ends": "encoder", "mel": "decoder", "samples": "vocoder"}
 
 
 def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> Case:
-    """Compute a runtime's results for the encoder's inputs."""
+    """Run all graphs on the encoder's inputs and return the results."""
     states, ends = runtime.encode(**inputs)
     lengths = ends[:, -1]
     mel = runtime.decode(states, ends, np.arange(lengths.max()))
@@ -49,8 +49,8 @@ class Measured:
         return {"mel": mel, "samples": self.runtime.vocode(case.frames, case.lengths)}
 
     def compare(self, got: dict[str, Any], case: Case, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield graph and report row of each output in `got`. Raises Fault for the first output that is too far from
-        `case`, the results of `other`."""
+        """Yield the graph and report row of each output in `got`. Raises Fault at the first output that differs too
+        much from `case`, which `other` computed."""
         # Padding is undefined: in int8, its error is several times as large.
         real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
         for output, values in got.items():
@@ -71,7 +71,6 @@ class Measured:
 def compare(
     where: str, output: str, got: NDArray[Any], wanted: NDArray[Any], audio: MelConfig, tolerance: Tolerance, other: str
 ) -> Difference:
-    """Compare an output. Raises Fault if it is too far from that of `other`, such as "torch"."""
     found = difference(output, got, wanted, audio, where)
     found.check(tolerance, where, other)
     return found
@@ -79,7 +78,8 @@ def compare(
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, Any]]:
     """Return `{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output},
-    cases}}`; `length`: the longest row's tokens for the encoder, else frames. Raises Fault beyond the tolerance."""
+    cases}}`; `length` counts the longest row's tokens for the encoder, otherwise frames. Raises Fault if a tolerance is
+    exceeded."""
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
     for case in expected.cases:
         rows["encoder"].append(_encoder_row(measured, expected, case))
@@ -89,8 +89,8 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, 
 
 
 def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str, Any]:
-    """Compare the encoder. Correct sums of durations may differ by one frame after rounding. A case that differs is
-    compared again at another speed: a tie disappears, a fault remains."""
+    """Compare the encoder's outputs. Correct sums of durations may differ by one frame after rounding, so a case that
+    differs is compared again at a slightly different speed: a tie disappears, a fault remains."""
     again = False
     try:
         found = list(measured.compare(measured.encode(case), case, case.batch, expected.name))
@@ -104,8 +104,8 @@ def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str
 
 
 def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
-    """Return `{max_abs_diff, tolerance, rows}` between rows of a batch and the same utterances alone. Raises Fault
-    beyond the tolerance."""
+    """Compare rows of a batch with the same utterances computed alone; return `{max_abs_diff, tolerance, rows}`. Raises
+    Fault if the tolerance is exceeded."""
     tolerance, rows, largest = measured.tolerance, 0, 0.0
     loose = replace(tolerance, frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]))
     measured = replace(measured, tolerance=loose)
@@ -124,8 +124,8 @@ def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def check_chunks(measured: Measured, case: Case, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """Return `{max_abs_diff, tolerance, parts}` between an utterance and its parts. Raises Fault beyond the
-    tolerance."""
+    """Compare an utterance computed in parts with the whole; return `{max_abs_diff, tolerance, parts}`. Raises Fault if
+    the tolerance is exceeded."""
     runtime = measured.runtime
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
     spoken = list(compute_chunks(runtime.vocode, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
@@ -162,7 +162,6 @@ def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, A
 
 
 def without_cases(graphs: dict[str, Any]) -> dict[str, Any]:
-    """Return `check_values`' result without cases."""
     return {
         graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
         for graph, found in graphs.items()

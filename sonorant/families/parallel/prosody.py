@@ -11,13 +11,13 @@ from sonorant.layers.convnext import ConvNeXtStack, Dropout
 from sonorant.layers.flow import FlowMatching
 
 PROSODY = 2
-"""Prosody values of a token: pitch and energy."""
+"""Number of prosody values per token: pitch and energy."""
 TYPICAL = 1.5
-"""Initial log of a token's frames."""
+"""Initial log number of frames of a token."""
 SPREAD = 0.6
-"""Standard deviation of a token's log frames around `TYPICAL`."""
+"""Standard deviation of the log number of frames around `TYPICAL`."""
 NEAR_TOKENS = 16.0
-"""Tokens from an utterance's start and end within which prosody depends on the position."""
+"""Number of tokens from the start and end of an utterance within which prosody depends on the position."""
 
 
 def nepers(decibels: Tensor) -> Tensor:
@@ -26,8 +26,8 @@ def nepers(decibels: Tensor) -> Tensor:
 
 
 def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
-    """Return an eighth of the Poisson deviance of log frames, to match other errors. Its mean is unbiased,
-    unlike that of a squared error of the logarithm, which shortens speech."""
+    """Return an eighth of the Poisson deviance of log numbers of frames, to match the scale of other errors.
+    Predictions are unbiased; a squared error of the logarithm would shorten speech."""
     wanted_BN = frames_BN.clamp(min=1)
     return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0
 
@@ -41,7 +41,6 @@ class _Place(nn.Module):
         self.place = nn.Linear(3, width)
 
     def placed(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """States (B, N, C), mask (B, N, 1), lengths (B,) -> states (B, N, C)."""
         since_BN = (mask_BN1[..., 0].cumsum(1) - 0.5).to(states_BNC.dtype)
         length_B1 = lengths_B[:, None].to(states_BNC.dtype)
         near_BN2 = (torch.stack([since_BN, length_B1 - since_BN], dim=2) / NEAR_TOKENS).clamp(0.0, 1.0)
@@ -58,7 +57,8 @@ class ProsodyPredictor(_Place):
         self.out = nn.Linear(width, 1 + PROSODY)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """States (B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, 3): log frames, normalised pitch and energy."""
+        """States (B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, 3): log number of frames, normalised pitch and
+        energy."""
         told_BN3 = self.out(self.stack(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1))
         return torch.cat([told_BN3[..., :1] + TYPICAL, told_BN3[..., 1:]], dim=2)
 
@@ -81,7 +81,7 @@ class ProsodyFlow(_Place):
         self.flow = FlowMatching(partial(_stack, width, dropout), width, 1 + PROSODY, steps, temperature)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """Sample with the arguments and shapes of `ProsodyPredictor.forward`."""
+        """Return samples; arguments and shapes are as in `ProsodyPredictor.forward`."""
         number_N = torch.arange(states_BNC.shape[1], device=states_BNC.device)
         told_BN3 = self.flow(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, number_N)
         return torch.cat([told_BN3[..., :1] * SPREAD + TYPICAL, told_BN3[..., 1:]], dim=2)

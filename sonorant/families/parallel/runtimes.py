@@ -1,4 +1,5 @@
-"""Loaders of the family parallel, one per runtime. Each imports its runtime when called; others may be missing."""
+"""Loaders of the `parallel` family, one per runtime. Each imports its runtime when called, because others may be
+missing."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Speech of the family parallel: encode a whole sentence, then decode and vocode it in parts."""
+"""Speech of the `parallel` family: encode a whole sentence, then decode and vocode it in parts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -21,14 +21,14 @@ from sonorant.speech.word_times import Timekeeper
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
 FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: each part plays for longer than the next takes to compute."""
+"""Numbers of mel frames in the first parts; each part plays for longer than the next takes to compute."""
 BATCH_FRAMES = 8192
-"""Mel frames of all rows that `synthesize` computes at a time."""
+"""Number of mel frames, over all rows, that `synthesize` computes at a time."""
 
 
 @dataclass(frozen=True)
 class ParallelSpeaking:
-    """Speaks with encoder, decoder and vocoder."""
+    """Speaks with an encoder, a decoder and a vocoder."""
 
     runtime: Runtime
     description: VoiceDescription
@@ -102,11 +102,9 @@ def vocoder_rows(description: VoiceDescription) -> int:
 
 
 class GraphRuntime(ABC):
-    """A runtime that computes one graph at a time, by name."""
-
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> Arrays:
-        """Compute a graph's outputs by name. `inputs` are in the graph's order."""
+        """Run a graph and return its outputs by name. `inputs` are in the graph's order."""
 
     def encode(
         self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats

@@ -1,4 +1,4 @@
-"""The family parallel under torch: eager, compiled, or as CUDA graphs."""
+"""The `parallel` family under torch: eager, compiled, or as CUDA graphs."""
 
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,7 @@ class TorchRuntime(GraphRuntime):
     """One function of tensors per graph. Thread-safe."""
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: by graph, of tensors on `device`."""
+        """`functions`: function of tensors on `device` for each graph."""
         self._functions, self._device = functions, device
 
     @torch.inference_mode()
@@ -38,8 +38,8 @@ def load_models(
     device: str = "cpu",
 ) -> TorchRuntime | Bucketed:
     """Load the trained models: eager, compiled for each bucket (on a GPU also recorded), or recorded as a CUDA graph
-    for each bucket. `options.threads` applies to the whole process. Raises SonorantError like `load_functions` and
-    `Compiler`."""
+    for each bucket. `options.threads` applies to the whole process. Raises SonorantError as `load_functions` and
+    `Compiler` do."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     functions = load_functions(trained, options.variant, torch.device(device))
@@ -63,9 +63,10 @@ def load_models(
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
     """Return the three graphs of the trained folders (acoustic model, vocoder) on a device.
 
-    `variant`: fp32 or int8 require folders of that kind, None accepts either; fp16 and bf16 halve decoder and vocoder
-    of float models. The encoder stays in float: it determines all durations and takes little time. Raises SonorantError
-    if the device is missing, the folders contain another kind of model, or the variant is unsupported.
+    `variant`: fp32 and int8 require folders of that kind, None accepts either; fp16 and bf16 store the decoder and
+    vocoder of float models in 16 bits. The encoder stays in float, because it determines all durations and takes little
+    time. Raises SonorantError if the device is missing, the folders contain a different kind of model, or the variant
+    is unsupported.
     """
     check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])

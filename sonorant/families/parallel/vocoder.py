@@ -1,7 +1,7 @@
 """The vocoder: frames of log-mel and pitch -> samples, in one pass. ConvNeXt blocks run at frame rate; an inverse
 short-time Fourier transform upsamples (Siuzdak 2023, "Vocos").
 
-Frames have R rows: M of the log-mel, then those of `sonorant.audio.pitch`: pitch, voicing, phase, number."""
+Each frame has R rows: M of log-mel, then those of `sonorant.audio.pitch`: pitch, voicing, phase and frame number."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,8 @@ from sonorant.layers.source import NoiseSpectra, Spectra, pulses
 ENTER_KERNEL = 7
 """Kernel size of the first convolution, in frames."""
 FILTERS = 4
-"""Filters per frame in a `SourceFilter`, one per quarter of the hop: a burst is shorter than the mel's window."""
+"""Number of filters per frame in `SourceFilter`, one per quarter of the hop, because a burst is shorter than the mel's
+window."""
 LOUDEST = 4.0
 """Natural log of a filter's maximum gain."""
 
@@ -31,7 +32,7 @@ class VocoderConfig:
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     blocks: int = 5
-    """ConvNeXt blocks."""
+    """Number of ConvNeXt blocks."""
     kernel: int = 7
     """Kernel size of the ConvNeXt blocks, in frames; odd."""
 
@@ -43,8 +44,6 @@ class VocoderConfig:
 
 
 class _FrameNetwork(nn.Module):
-    """ConvNeXt blocks at frame rate."""
-
     def __init__(self, config: VocoderConfig, *, mels: int, hop: int, rows: int, outputs: int) -> None:
         super().__init__()
         self.config, self.mels, self.hop = config, mels, hop
@@ -61,7 +60,6 @@ class _FrameNetwork(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Frames on either side that an output depends on."""
         return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
 
 
@@ -74,8 +72,9 @@ class Vocos(_FrameNetwork):
         self.inverse = InverseSTFT(n_fft, hop)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Frames (B, R or M, T) float32, frames of each row (B,) int64 (None means all) -> samples (B, T * hop) float32
-        in -1..1. With `receptive_field` frames around it, a part equals that of the whole."""
+        """Frames (B, R or M, T) float32, number of frames of each row (B,) int64 (None means all) -> samples (B, T *
+        hop) float32 in -1..1. A chunk computed with `receptive_field` extra frames on each side equals the same part of
+        the full output."""
         mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
         mask_BT1 = mask_of(mel_BMT, lengths_B)
         magnitude_BTF, phase_BTF = self.outputs(mel_BMT, mask_BT1).chunk(2, dim=2)
@@ -86,16 +85,17 @@ class Vocos(_FrameNetwork):
 
     @property
     def receptive_field(self) -> int:
-        """Frames on either side that the samples of a frame depend on."""
+        """Number of frames on each side that the samples of a frame depend on."""
         return self.reach + self.inverse.overlap // 2
 
 
 class SourceFilter(_FrameNetwork):
-    """Pulses at the given pitch, and noise, each through `FILTERS` predicted filters per frame. The pitch determines
-    the phase, which a network learns slowest."""
+    """Filters pulses at the given pitch, and noise, with `FILTERS` predicted filters per frame. The phase, which a
+    network learns slowest, follows from the pitch."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
-        """`rate`: sample rate in Hz. Raises ValueError if a hop is not `FILTERS` parts of even length."""
+        """`rate`: sample rate in Hz. Raises ValueError unless `hop` and `n_fft` are multiples of 2 and 4 times
+        `FILTERS`."""
         if hop % (2 * FILTERS) or n_fft % (4 * FILTERS):
             raise ValueError(f"source_filter: hop and n_fft must be multiples of {2 * FILTERS} and {4 * FILTERS}")
         length, shift = n_fft // FILTERS, hop // FILTERS
@@ -112,7 +112,8 @@ class SourceFilter(_FrameNetwork):
         self.inverse = InverseSTFT(length, shift, self.spectra.tables)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Shapes as in `Vocos.forward`, with all R rows. P: filters of all frames, T * `FILTERS`."""
+        """Shapes are as in `Vocos.forward`, with all R rows. P is the number of filters of all frames, T *
+        `FILTERS`."""
         mask_BT1 = mask_of(frames_BRT, lengths_B)
         filters_BTG = self.outputs(frames_BRT[:, : self.mels + ROWS], mask_BT1)
         filters_BPG = filters_BTG.unflatten(2, (FILTERS, -1)).flatten(1, 2)
@@ -131,12 +132,10 @@ class SourceFilter(_FrameNetwork):
             )
 
     def _numbers(self, number_BT: Tensor) -> Tensor:
-        """Convert frame numbers to filter numbers (B, T * `FILTERS`)."""
         parts_K = torch.arange(FILTERS, device=number_BT.device, dtype=number_BT.dtype)
         return (number_BT[..., None] * FILTERS + parts_K).flatten(1)
 
     def _pulses(self, frames_BRT: Tensor, mask_BT1: Tensor | None) -> Tensor:
-        """Return pulses (B, T * hop), silent after a row's end."""
         pitch_BT, phase_BT = frames_BRT[:, self.mels].float(), frames_BRT[:, -2].float()
         next_BT = torch.cat([pitch_BT[:, 1:], pitch_BT[:, -1:]], dim=1)
         if mask_BT1 is None:
@@ -148,7 +147,6 @@ class SourceFilter(_FrameNetwork):
 
     @property
     def receptive_field(self) -> int:
-        """Frames on either side that the samples of a frame depend on."""
         reach = self.inverse.overlap // 2  # filters
         return max(-(-reach // FILTERS) + self.reach, -(-2 * reach // FILTERS) + 1)
 

@@ -1,6 +1,6 @@
-"""A voice of the family parallel as one ONNX graph: token ids -> samples, one utterance at a time.
+"""A voice of the `parallel` family as one ONNX graph: token ids -> samples, one utterance at a time.
 
-Joins encoder, decoder and vocoder with the steps that runtimes compute in Python: frame numbers, and the vocoder's
+Joins the encoder, decoder and vocoder with the steps that runtimes compute in Python: frame numbers, and the vocoder's
 source (`sonorant.audio.pitch.SourceRows`).
 """
 
@@ -25,7 +25,7 @@ time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths) {{
     lengths = Reshape (last, shape)
 }}
 """
-"""Graph of an utterance's frame numbers and their count."""
+"""ONNX graph that computes an utterance's frame numbers and their count."""
 SOURCE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
@@ -68,7 +68,7 @@ source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
     frames = Concat <axis = 1> (mel, fraction, numbers)
 }}
 """
-"""Graph that appends `SourceRows` to the decoder's frames; the phase is summed in float64 too."""
+"""ONNX graph that appends the rows of `SourceRows` to the decoder's frames; it also sums the phase in float64."""
 
 
 def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
@@ -95,13 +95,11 @@ def _prefixed(model: ModelProto, name: str) -> ModelProto:
 
 
 def _joined(first: ModelProto, second: ModelProto, links: list[tuple[str, str]], kept: list[str]) -> ModelProto:
-    """Merge two models; `links`: outputs of the first and inputs of the second; `kept`: outputs needed later."""
     outputs = [*kept, *(each.name for each in second.graph.output)]
     return compose.merge_models(first, second, links, outputs=outputs)
 
 
 def _finished(model: ModelProto) -> ModelProto:
-    """Rename inputs and output as in `Family.whole_graph`; `lengths` is computed from the tokens."""
     graph = model.graph
     names = {"encoder/tokens": "tokens", "vocoder/samples": "samples"}
     names |= {f"encoder/{name}": name for name in ("speaker", "speed", "pitch", "energy")}
