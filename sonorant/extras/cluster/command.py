@@ -25,7 +25,8 @@ Run it in any folder, on a machine that has the project folder under the same pa
 LOST_SECONDS = 60
 """Seconds without a scheduler after which a worker exits."""
 MEMORY_SETTING = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON", "{'MALLOC_TRIM_THRESHOLD_': None}"
-"""Environment variable that disables Dask's malloc trimming, which used a quarter of the CPU time of `prepare`."""
+"""Environment variable that disables Dask's malloc trimming, which would take a quarter of the CPU time of
+`prepare`."""
 
 
 def add_scheduler(commands: argparse._SubParsersAction) -> None:
@@ -63,9 +64,9 @@ def scheduler_command(host: str, port: int, dashboard_port: int, tls: bool) -> l
 
 
 def worker_command(address: str, processes: int) -> list[str]:
-    """Return the command line that starts workers: single-threaded, because models and initialisers are process-wide,
-    and without a memory limit, because Dask would kill a process above its share even if memory is free. The preloaded
-    module records the code version at start."""
+    """Return the command line that starts workers. They have one thread, because models and initialisers are
+    process-wide, and no memory limit, because Dask would kill a process above its share even if memory is free. The
+    preloaded module records the code version at start."""
     settings = {
         "--nworkers": processes,
         "--nthreads": 1,

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30.0
-"""Timeout for connecting to a scheduler."""
+"""Maximum seconds to connect to a scheduler."""
 WORKER_SECONDS = 120.0
-"""Time without workers after which a call fails."""
+"""Seconds without workers after which a call fails."""
 LOOK_SECONDS = 2.0
-"""Interval at which workers are counted."""
+"""Seconds between counts of the workers."""
 A_THREAD = 2
-"""Number of groups in flight per thread: one computing, one waiting."""
+"""Number of groups in flight per thread: one being computed, one waiting."""
 GROUP_SECONDS, GROUP = 0.25, 32
-"""Seconds of work and maximum number of items per group. A group is one task, because each task costs milliseconds."""
+"""Target seconds of work and maximum number of items per group. A group is one Dask task, because each task costs
+milliseconds."""
 LOGGERS = ("distributed", "distributed.client", "distributed.comm", "distributed.core", "tornado.application")
 
 
@@ -60,7 +61,8 @@ def spread_over(
 
 
 def dashboard(address: str) -> str | None:
-    """Return the URL of the scheduler's dashboard, or None. Raises SonorantError if the scheduler is unreachable."""
+    """Return the URL of the scheduler's dashboard, or None if it has none. Raises SonorantError if the scheduler is
+    unreachable."""
 
     async def ask() -> str | None:
         async with _connected(address) as client:
@@ -139,7 +141,8 @@ class _Flight:
         self._seconds, self._sent = math.inf, 0
 
     async def results(self) -> AsyncIterator[tuple[range, list[Any]]]:
-        """Yield item indices and results by group. Groups that killed a worker run last, item by item."""
+        """Yield the item indices and results of each group. Groups that killed a worker are repeated last, item by
+        item."""
         begin, suspects = 0, list[int]()
         try:
             await self._look()
@@ -183,7 +186,7 @@ class _Flight:
         return seconds, pickle.loads(results)
 
     async def _arrived(self) -> AsyncIterator[tuple[range, list[Any] | None]]:
-        """Wait for finished groups. Yield each with its results, or with None if it killed its worker."""
+        """Wait for finished groups. Yield each group with its results, or with None if it killed its worker."""
         from distributed import CancelledError, KilledWorker
         from distributed.comm import CommClosedError
 

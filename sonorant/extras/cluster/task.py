@@ -1,5 +1,5 @@
-"""Run a group of items on a cluster worker: check that the worker matches the caller, prepare once, apply. A worker
-has one thread, and each call of `spread` starts with clean module state."""
+"""Run a group of items on a cluster worker: check that the worker matches the caller, initialise it once, and apply the
+function. A worker has one thread, and each call of `spread` starts with clean module state."""
 
 import dataclasses
 import hashlib
@@ -25,7 +25,7 @@ PACKAGES = (
     "pyworld-prebuilt", "onnxruntime", "torch", "gruut", "phonemizer", "pocketsphinx", "faster-whisper", "onnx-asr",
     "speechmos", "resemblyzer", "dask", "distributed",
 )  # fmt: skip
-"""Packages that affect results or communication."""
+"""Packages whose versions affect results or communication."""
 CODE = sha256_tree([Path(path) for path in sonorant.__path__])
 """Hash of the sonorant package at process start; `sonorant worker` imports this module first."""
 
@@ -42,7 +42,7 @@ class Work:
     files: dict[str, int]
     """Size in bytes of each file that the caller reads; workers must find the same."""
     content: bytes
-    """Pickled function, prepare and arguments."""
+    """Pickled function, initialiser and its arguments."""
 
     @classmethod
     def of(
@@ -74,15 +74,15 @@ def versions() -> dict[str, str]:
 
 _CALLS = 4  # maximum number of calls in `_calls`
 _calls: dict[str, tuple[Any, Any, Any]] = {}
-"""Function, prepare and arguments of the last calls, by call id."""
+"""Function, initialiser and its arguments of recent calls, by call id."""
 _prepared: dict[str, str] = {}
-"""Hash of the initialiser's last arguments, by module. An initialiser sets only its own module's state."""
+"""Hash of the last arguments of each module's initialiser, which sets only that module's state."""
 
 
 def run(work: dict[str, Any], content: bytes, items: bytes) -> tuple[float, bytes]:
-    r"""Apply the function of `work` to pickled items. Return the seconds taken and the pickled results.
+    """Apply the function of `work` to pickled items. Return the seconds taken and the pickled results.
 
-    Raises SonorantError naming this machine if it differs from the caller's, and whatever the function raises.
+    Raises SonorantError naming this machine if it differs from the caller's, and any exception of the function.
     """
     function = _get_ready(work, content)
     begin = time.perf_counter()
@@ -106,7 +106,7 @@ def _get_ready(work: dict[str, Any], content: bytes) -> Callable[[Any], Any]:
 
 
 def _forget() -> None:
-    """Clear the package's caches, because cached files may have changed."""
+    """Clear the caches of sonorant's functions, because cached files may have changed."""
     _prepared.clear()
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "sonorant":
@@ -151,5 +151,5 @@ def _check(work: Work) -> None:
 
 
 def plain(work: Work) -> dict[str, Any]:
-    """Return all fields except `content`, as values that any version can unpickle."""
+    """Return all fields except `content`, as values that any package version can unpickle."""
     return {field.name: getattr(work, field.name) for field in dataclasses.fields(work) if field.name != "content"}

@@ -52,8 +52,8 @@ def _run_doctor(arguments: argparse.Namespace) -> None:
 
 
 def examine(features: Path | None, runs: Path | None, lock: Path, ranks: bool) -> dict[str, list[Finding]]:
-    """Return findings by area. `features`: store to read; `runs`: folder of run directories to write to; `ranks`:
-    whether to test gradient averaging."""
+    """Return the findings of each area. `features`: store to read; `runs`: folder of run directories to write to;
+    `ranks`: whether to test gradient averaging."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

@@ -12,7 +12,8 @@ State = Literal["ok", "warning", "problem", "not run"]
 class Finding:
     name: str
     state: State
-    """problem: training would fail or be wrong; warning: it would be slow or at risk; not run: could not be checked."""
+    """`problem`: training would fail or be wrong; `warning`: it would be slow or at risk; `not run`: could not be
+    checked."""
     value: str
     """What was found, or why the check was not run."""
     hint: str = ""

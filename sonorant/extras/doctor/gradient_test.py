@@ -21,10 +21,10 @@ from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import die_with_parent
 
 SECONDS = 180
-"""Time limit; importing torch from a cold disk takes most of it."""
+"""Maximum seconds of a test; importing torch from a cold disk takes most of them."""
 ROUNDING = 1e-5
 SIZES = (2**20, 25 * 2**20)
-"""Sizes in bytes of the timed all-reduces: a small one, and DDP's bucket."""
+"""Sizes in bytes of the timed all-reduces: a small one, and that of a DDP bucket."""
 REPEATS = 5
 HINTS = {
     "cuda": "run NCCL_DEBUG=INFO sonorant doctor to see where NCCL stops; "
@@ -44,7 +44,7 @@ def examine() -> Iterator[Finding]:
 
 
 def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
-    """Check that `ranks` processes average their gradients, and how fast. `kind` is cuda or cpu."""
+    """Check that `ranks` processes average their gradients, and measure the speed. `kind` is cuda or cpu."""
     name = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, {'NCCL' if kind == 'cuda' else 'gloo'}"
     # With settings for several nodes, this test would wait for the other nodes.
     own = {key: value for key, value in env.items() if not key.startswith("PET_")}
@@ -55,7 +55,7 @@ def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
 
 
 def judge(name: str, result: dict) -> Finding:
-    """Turn the ranks' result into a finding."""
+    """Convert the ranks' result to a finding."""
     ranks = result["ranks"]
     if not result["difference"] <= ROUNDING:
         value = f"gradients differ from their mean by {result['difference']:.1e}"
@@ -88,7 +88,8 @@ def start(kind: str, result: Path, env: dict[str, str]) -> str:
 
 
 def averaged_gradients(device: torch.device) -> float:
-    """Return the largest difference between DDP's gradients and the mean of gradients that ranks compute alone."""
+    """Return the largest difference between DDP's gradients and the mean of the gradients that each rank computes
+    alone."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)).to(device)
     data = torch.randn(16, 64, generator=torch.Generator().manual_seed(1 + dist.get_rank())).to(device)

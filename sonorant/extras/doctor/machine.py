@@ -1,4 +1,4 @@
-"""Check GPUs, cores, memory, shared memory, and the rendezvous address of several nodes."""
+"""Check GPUs, cores, memory, shared memory, and the rendezvous address of a training run on several nodes."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def examine() -> Iterator[Finding]:
-    """Yield findings on this machine and environment."""
+    """Yield findings on this machine and its environment."""
     gpus = torch.cuda.device_count()
     if not gpus:
         yield not_run("GPUs", "torch finds none: ranks are CPU processes that communicate over gloo")
@@ -67,7 +67,7 @@ def check_memory(available: int) -> Finding:
 
 
 def check_shared_memory(size: int, gpus: int) -> Finding:
-    """Check that /dev/shm (`size` in bytes) is large enough. Several GPUs need it; containers often have 64 MiB."""
+    """Check that /dev/shm (`size` bytes) is large enough. Several GPUs need it; containers often have 64 MiB."""
     if size >= GIB:
         return ok("/dev/shm", f"{size / GIB:.1f} GiB")
     how = "docker run --shm-size=8g, or on Kubernetes an emptyDir of medium Memory at /dev/shm"
@@ -76,7 +76,7 @@ def check_shared_memory(size: int, gpus: int) -> Finding:
 
 
 def check_meeting(env: Mapping[str, str]) -> Finding:
-    """Check that `PET_*` variables describe this node and that the first node's name resolves."""
+    """Check that the `PET_*` variables describe this node and that the first node's name resolves."""
     try:
         node = Node.of(env)
         address = socket.gethostbyname(node.host)

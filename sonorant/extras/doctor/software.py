@@ -1,4 +1,4 @@
-"""Check that driver, torch, ONNX Runtime and the locked versions are compatible."""
+"""Check that the driver, torch, ONNX Runtime and the locked versions are compatible."""
 
 import importlib.metadata
 import platform
@@ -56,7 +56,7 @@ def check_onnxruntime(packages: list[str]) -> Finding:
 
 
 def check_lock(lock: Path) -> Finding:
-    """Check that installed packages are the versions that were tested together."""
+    """Check that the installed versions are those of requirements.lock, which were tested together."""
     if not lock.is_file():
         return not_run("packages", f"{lock} does not exist")
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE))

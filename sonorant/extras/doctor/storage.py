@@ -16,11 +16,11 @@ from sonorant.features.store.place import Place
 
 MIB = 2**20
 SIZE = 64 * MIB
-"""Maximum number of bytes written or read."""
+"""Maximum bytes to write or read in a speed test."""
 FREE_WANTED, FREE_NEEDED = 5 * 2**30, 2**30
-"""Minimum free bytes: for the checkpoints of two trainings, and for one checkpoint."""
+"""Minimum free bytes: for the checkpoints of two training runs, and for one checkpoint."""
 READ_WANTED, WRITE_WANTED = 50 * MIB, 20 * MIB
-"""Minimum bytes per second."""
+"""Minimum speeds in bytes per second."""
 
 
 def examine_read(folder: Path) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def check_free(name: str, free: int) -> Finding:
 
 
 def check_flock(name: str, file: Path) -> Finding:
-    """Check that a lock keeps a second process out, which protects a run directory from a second trainer."""
+    """Check that file locks exclude other processes, because a lock protects a run directory from a second trainer."""
     value = "flock lets a second process in"
     with file.open("w") as first, file.open("w") as second:
         try:
@@ -81,7 +81,7 @@ def check_flock(name: str, file: Path) -> Finding:
 
 
 def writing(name: str, file: Path, size: int) -> Finding:
-    """Measure the speed of writing `size` bytes, flushed to the disk."""
+    """Measure the speed of writing `size` bytes and flushing them to the disk."""
     block = os.urandom(MIB)
     start = time.perf_counter()
     with file.open("wb") as out:

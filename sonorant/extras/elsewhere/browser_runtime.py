@@ -18,7 +18,7 @@ FILES = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
 }
-"""Files in the package's folder `dist`, with their SHA-256."""
+"""SHA-256 of each file needed from the package's folder `dist`."""
 INSTALL = (
     f"install npm, which downloads onnxruntime-web {VERSION}, or give the folder `dist` of that package with "
     "--browser-runtime FOLDER"
@@ -34,9 +34,9 @@ class BrowserRuntime:
 
 
 def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
-    r"""Load the files from `folder`; None means the user's cache, which npm fills on first use.
+    """Load the files from `folder`; None means the user's cache, which npm fills on first use.
 
-    Raises SonorantError if they are missing or not those of `VERSION`.
+    Raises SonorantError if a file is missing or not from `VERSION`.
     """
     found = folder or user_cache(f"onnxruntime-web-{VERSION}", _fetch)
     contents = []

@@ -1,4 +1,5 @@
-"""Pronunciation lexicon for programs without a frontend, from gruut's and the voice's lexicons and a word file."""
+"""Pronunciation lexicon for programs without a frontend, made from the lexicons of gruut and the voice and from a file
+of words."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Word = tuple[Phoneme, ...]
 
 
 def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, Word]:
-    r"""Return the phonemes of each lower-case word spoken alone, sorted by word.
+    """Return the phonemes of each lower-case word spoken in isolation, sorted by word.
 
     Homographs ("read") get one pronunciation. `words`: file of additional words, separated by white space. Raises
     SonorantError if there are no words or the file is unreadable.
@@ -38,7 +39,7 @@ def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, W
 
 
 def distinct(words: Iterable[Word]) -> list[Phoneme]:
-    """Return the distinct phonemes, sorted by symbol, stress and word start."""
+    """Return the distinct phonemes of `words`, sorted by symbol, stress and word start."""
     found = {phoneme for word in words for phoneme in word}
     return sorted(found, key=lambda each: (each.symbol, each.stress, each.word_start))
 
@@ -53,7 +54,7 @@ def _words_of(file: Path | None) -> Iterator[str]:
 
 
 def _words_of_gruut(frontend: Frontend) -> Iterator[str]:
-    """Yield gruut's words; none for other frontends."""
+    """Yield the words of gruut's lexicon; nothing for other frontends."""
     package = importlib.util.find_spec(f"gruut_lang_{frontend.language.split('-')[0]}")
     if frontend.name != "gruut" or package is None or not package.submodule_search_locations:
         return

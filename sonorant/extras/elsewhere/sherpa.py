@@ -1,8 +1,8 @@
-r"""Export a voice for sherpa-onnx (phones and small boards): `sonorant export-sherpa`.
+"""Export a voice for sherpa-onnx (phones and small boards): `sonorant export-sherpa`.
 
-sherpa-onnx (2.0, VITS with a lexicon) reads a graph of token ids, `lexicon.txt` and `tokens.txt`, and the sample rate
-and language in the graph's metadata. It inserts a token " " between words, which the graph removes. It splits text at
-full stops, question and exclamation marks and semicolons.
+sherpa-onnx (2.0, VITS with a lexicon) reads a graph that takes token ids, `lexicon.txt` and `tokens.txt`, and the
+sample rate and language in the graph's metadata. It inserts a token " " between words, which the graph removes. It
+splits text at full stops, question and exclamation marks and semicolons.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sonorant.speech.bundle import Bundle, content_hash
 from sonorant.text.frontend import END, PAUSES, START, Phoneme
 
 LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
-"""Languages that sherpa-onnx supports with a lexicon, and its names for them."""
+"""sherpa-onnx's names of the languages that it supports with a lexicon."""
 BLANK = 0
 """Id of the token that sherpa-onnx inserts between words."""
 ALIKE = {";": ",", ":": ","}
-"""Punctuation marks that are read as another mark."""
+"""Punctuation marks that are spoken like a different mark."""
 FRONT = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] length_scale,
@@ -46,14 +46,14 @@ front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] 
     speaker = {speaker}
 }}
 """
-"""Graph with sherpa-onnx's inputs. A length scale of 0.5 doubles the speed; the noise scales have no effect."""
+"""Graph that takes sherpa-onnx's inputs. A length scale of 0.5 doubles the speed; the noise scales have no effect."""
 
 
 def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, variant: str | None = None) -> int:
-    r"""Write `model.onnx`, `tokens.txt` and `lexicon.txt` to the new folder `out` atomically. Return the number of
+    """Write `model.onnx`, `tokens.txt` and `lexicon.txt` to the new folder `out` atomically. Return the number of
     words. `words_file`: see `pronunciations`; `variant`: None means the voice's default.
 
-    Raises SonorantError as `Family.whole_graph` and `pronunciations` do, and for a language that is not in LANGUAGES.
+    Raises SonorantError as `Family.whole_graph` and `pronunciations` do, and if the language is not in LANGUAGES.
     """
     bundle = voice.bundle
     code = bundle.description.frontend.language.split("-")[0]
@@ -102,7 +102,7 @@ def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProt
 
 
 def metadata(bundle: Bundle, language: str) -> dict[str, object]:
-    """Return metadata that sherpa-onnx requires of a VITS model."""
+    """Return the metadata that sherpa-onnx requires in a VITS model."""
     description = bundle.description
     return {
         "model_type": "vits",
@@ -129,5 +129,5 @@ def lexicon_file(words: dict[str, Word]) -> str:
 
 
 def token_of(phoneme: Phoneme) -> str:
-    """Return a phoneme's name in both files: `#` at a word's start, stress, symbol."""
+    """Return a phoneme's name in tokens.txt and lexicon.txt: `#` at the start of a word, stress, symbol."""
     return f"{'#' * phoneme.word_start}{('', 'ˈ', 'ˌ')[phoneme.stress]}{phoneme.symbol}"

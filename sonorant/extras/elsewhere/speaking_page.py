@@ -1,7 +1,7 @@
-r"""Export a voice as one HTML page that speaks offline: `sonorant export-page`.
+"""Export a voice as one HTML page that speaks offline: `sonorant export-page`.
 
-The page contains graph, ONNX Runtime Web and lexicon, each as gzip in base64. It speaks only words of the lexicon:
-numbers and abbreviations must be written out, and homographs have one pronunciation.
+The page contains the graph, ONNX Runtime Web and the lexicon, each compressed with gzip and encoded in base64. It can
+speak only words in the lexicon: numbers and abbreviations must be written out, and homographs have one pronunciation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def export_page(
 
 
 def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -> dict[str, object]:
-    """Return data for the page's script; tokens are rows (symbol, stress, word start)."""
+    """Return the data for the page's script; tokens are rows (symbol, stress, word start)."""
     pauses = symbols.to_tokens(Phoneme(pause) for pause in PAUSES)[1:-1].tolist()
     return {
         "sampleRate": bundle.description.audio.sample_rate,

@@ -1,4 +1,4 @@
-"""`sonorant curve`: error rates by minutes of recordings, fitted by a power law."""
+"""`sonorant curve`: error rates as a function of the minutes of recordings, fitted by a power law."""
 
 from sonorant.plugins import Plugin
 

@@ -23,12 +23,12 @@ class Measure:
         return f"{self.scale * value:+.3g}"
 
     def amount(self, value: float) -> str:
-        """Format a difference with its sign and unit."""
+        """Format the difference `value` with its sign and unit."""
         return f"{self.number(value)} {self.unit}".rstrip()
 
 
 def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
-    """Describe the effect of `more` minutes. Raises SonorantError if `more` is too large."""
+    """Describe the effect of `more` minutes of recordings. Raises SonorantError if `more` is too large."""
     forecast = curve.forecast(more)
     start = f"Another {more:g} minutes of recordings would change"
     if forecast is None:

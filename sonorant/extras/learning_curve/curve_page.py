@@ -14,17 +14,17 @@ from sonorant.pages.blocks import Part, Section, Table, render
 from sonorant.pages.charts import Chart, Charts, points
 
 SAMPLED = 60
-"""Number of points of the drawn line."""
+"""Number of points to draw the fitted line with."""
 
 Found = Mapping[Measure, Curve | str]
-"""Curve of each metric, or the reason for its absence."""
+"""Curve of each metric, or the reason why there is none."""
 
 
 def as_json(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> dict[str, Any]:
-    """Return the content of `reports/curve.json`. `source`: base voice of fine-tuning; `tuned`: its advantages. Raises
-    SonorantError if `more` is too large."""
+    """Return the contents of `reports/curve.json`. `source`: base voice of the fine-tuned voices; `tuned`: their
+    advantages. Raises SonorantError if `more` is too large."""
     figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()
@@ -55,7 +55,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
 
 
 def sentences_of(found: Found, more: float) -> list[str]:
-    """Return the gain so far and the forecast of each metric."""
+    """Return sentences on each metric's gain so far and its forecast."""
     told = []
     for measure, curve in found.items():
         if isinstance(curve, str):
@@ -68,7 +68,7 @@ def sentences_of(found: Found, more: float) -> list[str]:
 def curve_page(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> str:
-    """Return a page of sentences, charts and tables. Arguments: see `as_json`."""
+    """Return a page of sentences, charts and tables. Takes the arguments of `as_json`."""
     sections = [Section(anchor="says", title="What more recordings bring", parts=[*sentences_of(found, more), *notes])]
     for number, (measure, curve) in enumerate(found.items(), 1):
         parts: list[Part] = [f"{curve}."] if isinstance(curve, str) else _parts(curve, measure, more)

@@ -1,5 +1,5 @@
-"""Power-law fit of a learning curve, a + b * minutes^-c, and its forecast (Hestness et al. 2017, "Deep learning
-scaling is predictable, empirically"). Intervals come from refitting every resample of the points."""
+"""Power-law fit of a learning curve, a + b * minutes^-c, and its forecast (Hestness et al. 2017, "Deep learning scaling
+is predictable, empirically"). Intervals come from fitting each resample of the points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from sonorant.errors import SonorantError
 from sonorant.extras.learning_curve.points import Point, excludes_zero, interval, resampled
 
 EXPONENTS = np.geomspace(0.05, 2.0, 40)
-"""Candidates for c; at 0.05 the curve is nearly logarithmic."""
+"""Values of c to try; at 0.05 the curve is nearly logarithmic."""
 LEAST_POINTS = 4
-"""Minimum number of points: one more than unknowns."""
+"""Minimum number of points for a fit: one more than the unknowns."""
 FARTHEST = 2.0
-"""Maximum extrapolation, as a multiple of the minutes so far."""
+"""Maximum minutes of a forecast, as a multiple of the recorded minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLaws:
-    """Parameters (R,) of curves a + b * minutes^-c."""
+    """Parameters of R curves a + b * minutes^-c, each of shape (R,)."""
 
     a: Doubles
     b: Doubles
@@ -47,15 +47,15 @@ def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Predicted change of a metric with more minutes."""
+    """Predicted change of a metric if minutes are added."""
 
     minutes: float
     """Additional minutes."""
     difference: float
     ci95: tuple[float, float]
     certain: bool
-    """Whether the intervals of both the forecast and the gain so far exclude zero: a power law is monotonic, so a
-    chance trend would look certain farther ahead."""
+    """Whether the intervals of both the forecast and the gain so far exclude zero. Both are required because a power
+    law is monotonic: extrapolating a chance trend would make it look certain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,26 +63,27 @@ class Curve:
     """A learning curve and its fit."""
 
     points: tuple[Point, ...]
-    """Points by increasing minutes."""
+    """Points in order of increasing minutes."""
     ci95: tuple[tuple[float, float], ...]
-    """95 % interval of each point."""
+    """95 % interval of each point's mean."""
     gain: float
-    """Change of the mean from the fewest to the most minutes."""
+    """Change of the mean metric from the fewest to the most minutes."""
     gain_ci95: tuple[float, float]
     law: PowerLaws | None
-    """Fit of the means, or None."""
+    """Fit of the means; None if there is no fit."""
     laws: PowerLaws | None
-    """Fits of the resamples, or None."""
+    """Fits of the resamples; None if there is no fit."""
     why_none: str
-    """Reason why there is no fit, or empty."""
+    """Reason why there is no fit; otherwise empty."""
 
     @property
     def most(self) -> float:
-        """Largest number of minutes."""
+        """Maximum minutes of any point."""
         return self.points[-1].minutes
 
     def forecast(self, more: float) -> Forecast | None:
-        """Return the effect of `more` minutes, or None without a fit. Raises SonorantError beyond `FARTHEST`."""
+        """Return the effect of `more` additional minutes, or None if there is no fit. Raises SonorantError beyond
+        `FARTHEST`."""
         if not 0 < more <= (FARTHEST - 1) * self.most:
             raise SonorantError(
                 f"--more {more:g}: there are {self.most:.1f} minutes, and the fit is valid up to {FARTHEST:g} times "
@@ -97,7 +98,7 @@ class Curve:
 
 
 def curve_of(points: Sequence[Point]) -> Curve:
-    """Fit a curve to `points`. Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
+    """Fit a curve to `points`. Raises SonorantError if there are fewer than two sizes, or if no size has two seeds."""
     if len(points) < 2:
         raise SonorantError("a learning curve needs at least two sizes; give more with --minutes")
     points = sorted(points, key=lambda point: point.minutes)
@@ -122,7 +123,7 @@ def curve_of(points: Sequence[Point]) -> Curve:
 
 
 def _missed(law: PowerLaws, minutes_P: Doubles, means_P: Doubles, values_RP: Doubles) -> float | None:
-    """Return the minutes of the first point that the curve misses by more than the point's uncertainty."""
+    """Return the minutes of the first point that is farther from the curve than its uncertainty allows."""
     places_RP = values_RP - values_RP.mean(axis=1, keepdims=True)  # an offset common to all sizes cannot bend a curve
     for place, (minutes, mean) in enumerate(zip(minutes_P, means_P, strict=True)):
         low, high = interval(places_RP[:, place])

@@ -1,8 +1,8 @@
-"""Points of a learning curve: several seeds per size, evaluated on the same sentences.
+"""Points of a learning curve: several seeds per size (minutes of recordings), evaluated on the same sentences.
 
-Resamples cover seeds and sentences. Sentences are drawn once for all sizes, so a hard sentence cancels in differences.
-The spread of the seeds is pooled over sizes and drawn from Student's distribution (Student, Biometrika 1908); a
-bootstrap of three seeds would understate it by half.
+Resamples vary both seeds and sentences. The same sentences are drawn for all sizes, so a hard sentence cancels in
+differences. The spread of the seeds is pooled over the sizes and drawn from Student's distribution (Student, Biometrika
+1908), because a bootstrap of three seeds would understate it by half.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from sonorant.training.intervals import Z
 
 RESAMPLES = 2000
 SEED = 1
-"""Makes intervals reproducible."""
+"""Seed of the resampling, fixed so that intervals are reproducible."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Results for one amount of recordings."""
+    """Results for one size, in minutes of recordings."""
 
     minutes: float
     values: tuple[float, ...]
-    """Metric of each seed."""
+    """Metric's value for each seed."""
     intervals: tuple[tuple[float, float], ...] = ()
     """95 % intervals over sentences, one per seed; may be empty."""
     parts: tuple[Doubles, ...] = ()
-    """Numerator and denominator of each sentence (S, 2), per seed; the metric is the ratio of sums."""
+    """Numerator and denominator of each sentence (S, 2), one array per seed; the metric is the ratio of their sums."""
 
     @property
     def mean(self) -> float:
@@ -37,20 +37,21 @@ class Point:
 
 
 def paired(points: Sequence[Point]) -> bool:
-    """Whether every voice has values for the same sentences."""
+    """Return whether all points have per-sentence values of the same sentences."""
     shapes = {part.shape for point in points for part in point.parts}
     return len(shapes) == 1 and all(len(point.parts) == len(point.values) for point in points)
 
 
 def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
-    """Return means per size (R, P) for resampled seeds and sentences. Raises SonorantError if no size has two seeds."""
+    """Return the mean of each size (R, P) for resampled seeds and sentences. Raises SonorantError if no size has two
+    seeds."""
     random = np.random.default_rng(SEED)
     return _other_sentences(points, resamples, random) + _other_seeds(points, resamples, random)
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Draw means (resamples, sizes). Without per-sentence values, sizes are independent, which widens differences'
-    intervals."""
+    """Draw means (resamples, sizes) for resampled sentences. Without per-sentence values, each size is drawn
+    independently, which widens the intervals of differences."""
     if not paired(points):
         half_P = np.array([np.mean(np.diff(point.intervals)) / 2 if point.intervals else 0.0 for point in points])
         means_P = np.array([point.mean for point in points])
@@ -65,7 +66,7 @@ def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.
 
 
 def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Draw errors of the means (resamples, sizes)."""
+    """Draw the errors of the means (resamples, sizes) that are due to the choice of seeds."""
     counts_P = np.array([len(point.values) for point in points])
     free = int((counts_P - 1).sum())
     if free == 0:
@@ -76,7 +77,7 @@ def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Gene
 
 
 def interval(values_R: Doubles) -> tuple[float, float]:
-    """Return the central 95 % of resamples."""
+    """Return the central 95 % interval of the resamples."""
     low, high = np.percentile(values_R, [2.5, 97.5])
     return float(low), float(high)
 

@@ -14,12 +14,12 @@ class Advantage:
 
     minutes: float
     seeds: int
-    """Number of seeds: the smaller one if they differ."""
+    """Number of seeds; the smaller number if the two voices differ."""
     scratch: float
     tuned: float
-    """Mean over seeds, like `scratch`."""
+    """Mean metric of the fine-tuned voices over seeds."""
     difference: float
-    """Tuned minus scratch."""
+    """Mean of the fine-tuned voices minus the mean of those from scratch."""
     ci95: tuple[float, float]
     """95 % interval of the difference over seeds and sentences."""
 
@@ -33,7 +33,8 @@ class Advantage:
 
 
 def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
-    """Compare pairs (scratch, tuned) by increasing minutes. Raises SonorantError if no size has two seeds."""
+    """Compare pairs of points (scratch, tuned) in order of increasing minutes. Raises SonorantError if no size has two
+    seeds."""
     pairs = sorted(pairs, key=lambda pair: pair[0].minutes)
     values_RP = resampled([point for pair in pairs for point in pair])
     differences_RP = values_RP[:, 1::2] - values_RP[:, 0::2]
@@ -51,7 +52,7 @@ def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
 
 
 Tuned = dict[Measure, list[Advantage] | str]
-"""Advantages per metric, or the reason for none; empty without fine-tuned voices."""
+"""Advantages per metric, or the reason why there are none; empty if no voices are fine-tuned."""
 
 
 def tuned_sentences(tuned: Tuned) -> list[str]:
@@ -63,7 +64,7 @@ def tuned_sentences(tuned: Tuned) -> list[str]:
 
 
 def tuned_section(source: str, tuned: Tuned) -> list[Section]:
-    """Return the section, if there are fine-tuned voices."""
+    """Return the page's section on fine-tuned voices; an empty list if there are none."""
     head = ["minutes", "seeds", "from scratch", "fine-tuned", "difference", "95 % interval"]
     tables = [
         Table(caption=measure.name, head=head, rows=[_row(each, measure) for each in found])

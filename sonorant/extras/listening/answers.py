@@ -1,4 +1,4 @@
-"""Answers file of a listening test: a header line, then one line per answer, synced to disk."""
+"""Answers file of a listening test: a header line, then one line per answer. Each line is synced to disk."""
 
 import dataclasses
 import fcntl
@@ -20,10 +20,10 @@ class Header:
     """First line of an answers file."""
 
     test: str
-    """Hash of sounds and seed."""
+    """Hash of the test's sounds and seed."""
     seed: int
     A: str
-    """Folder or voice as typed, like `B` and `recordings`."""
+    """Folder or voice A as the user typed it."""
     B: str
     recordings: str | None
     sentences: tuple[str, ...]
@@ -36,13 +36,13 @@ class Answer:
     """PAIR or RATING."""
     sentence: str
     order: tuple[str, ...]
-    """Systems in their order on the page."""
+    """Systems in the order in which the page presents them."""
     prefers: str | None = None
-    """Preferred system of a pair: A, B, or None for neither."""
+    """Preferred system of a pair, A or B; None for neither."""
     scores: dict[str, int] | None = None
     """Ratings from 0 to 100 by system; None for a pair."""
     time: str
-    """Time of the answer, ISO 8601, UTC."""
+    """Time of the answer in UTC, ISO 8601."""
 
     def __post_init__(self) -> None:
         if self.kind == RATING:
@@ -54,13 +54,13 @@ class Answer:
 
     @property
     def trial(self) -> tuple[str, str, str]:
-        """Key of the answered trial."""
+        """Key of the trial that was answered."""
         return (self.listener, self.kind, self.sentence)
 
 
 class AnswersFile:
-    """Answers to one test, open for appending. Raises SonorantError if the file contains something else, is read-only,
-    or is used by another server."""
+    """Answers to one test, open for appending. Raises SonorantError if the file is not an answers file of this test, is
+    read-only, or is used by another server."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
@@ -103,7 +103,7 @@ class AnswersFile:
 
 
 def read_answers(path: Path) -> tuple[Header, list[Answer]]:
-    """Read answers; a truncated last line is dropped. Raises SonorantError naming file and row."""
+    """Read answers, ignoring a truncated last line. Raises SonorantError naming file and row."""
     try:
         text = path.read_bytes().decode("ascii")
     except FileNotFoundError:

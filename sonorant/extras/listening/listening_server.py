@@ -13,7 +13,7 @@ from sonorant.extras.listening.trials import ListeningTest, Trial
 from sonorant.pages.local_server import LocalRequest, LocalServer
 
 LONGEST = 60
-"""Maximum number of characters of a listener's name."""
+"""Maximum length of a listener's name in characters."""
 KEPT = 32
 """Number of sounds cached in memory."""
 _SOUND = re.compile(r"/sounds/([0-9a-f]{32})")
@@ -21,11 +21,11 @@ _CHOICES = ("first", "none", "second")
 
 
 class AnsweredError(Exception):
-    """The trial is already answered, or not the listener's next."""
+    """The trial is already answered, or is not the listener's next one."""
 
 
 class Sitting:
-    """A test and its answers file. Replies never reveal which system is which."""
+    """A listening test and its answers file. Replies never reveal which system made a sound."""
 
     def __init__(self, test: ListeningTest, answers: AnswersFile) -> None:
         self._test, self._answers = test, answers
@@ -41,8 +41,9 @@ class Sitting:
         return {"listener": listener, "done": done, "total": len(trials), "trial": shown}
 
     def answer(self, listener: str, token: Any, given: Any) -> None:
-        """Write the answer to the listener's next trial. `given`: one of _CHOICES for a pair; a score per sound, in
-        order, for a rating. Raises AnsweredError if another trial is next, ValueError if `given` is invalid."""
+        """Write the answer to the listener's next trial. `given` is one of _CHOICES for a pair, or a score per sound,
+        in the order of the page, for a rating. Raises AnsweredError if `token` is not the next trial's, ValueError if
+        `given` is invalid."""
         with self._lock:
             _, trial = self._next(listener, self._test.trials(listener))
             if trial is None or token != self._test.token(listener, trial):
@@ -68,7 +69,7 @@ class Sitting:
         }
 
     def _wav(self, token: str) -> bytes:
-        """Return a sound of a shown trial. Raises KeyError for an unknown token."""
+        """Return a sound of a trial that was shown, as WAV. Raises KeyError for an unknown token."""
         return self._test.sounds.wav(*self._shown[token], token)
 
 
@@ -106,7 +107,8 @@ class ListenRequest(LocalRequest):
             self.refuse(HTTPStatus.NOT_FOUND, "no such page or sound; reload the page")
 
     def post(self, asked: dict[str, Any]) -> None:
-        """Send `Sitting.state` of "listener", after writing an "answer" to "trial". Status 409: already answered."""
+        """Write "answer", if given, to the trial "trial", and send `Sitting.state` of "listener". Status 409 means that
+        the trial is already answered."""
         keys = {"/next": {"listener"}, "/answers": {"listener", "trial", "answer"}}.get(self.path)
         if keys is None:
             self.refuse(HTTPStatus.NOT_FOUND, "no such page")

@@ -19,15 +19,16 @@ from sonorant.extras.listening.systems import Sentence, open_system
 
 A, B, RECORDINGS, ANCHOR = "A", "B", "recordings", "anchor"
 LOUDNESS = -23.0
-"""Loudness of sounds in LUFS (EBU R 128); lower for a sentence with a peak above PEAK."""
+"""Loudness of all sounds in LUFS (EBU R 128); lower for sentences whose peak would exceed PEAK."""
 PEAK = -1.0
 """Maximum true peak in dBTP."""
 CUTOFF = 3500.0
-"""Passband edge of the anchor in Hz; lower for recordings at low rates."""
+"""Upper passband edge of the anchor in Hz; lower for recordings at low sample rates."""
 PASSED = 0.91
-"""Passband of the resampler as a fraction of Nyquist."""
+"""Passband of the resampler as a fraction of the Nyquist frequency."""
 SILENCE = (0.1, 0.4)
-"""Range of random seconds of silence after a sound, so that copies of a recording differ in size."""
+"""Minimum and maximum seconds of silence after a sound; the length is random, so that copies of a recording differ in
+size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +36,9 @@ class Sounds:
     rate: int
     """Sample rate in Hz."""
     by_system: Mapping[str, Mapping[str, Floats]]
-    """Samples, float32 (S,), by system and sentence; the recordings and the anchor are optional."""
+    """Samples, float32 (S,), by system and sentence; the recordings and the anchor may be missing."""
     texts: Mapping[str, str]
-    """Known texts by sentence."""
+    """Text of each sentence whose text is known."""
     content: str
     """Hash of the source files and voices."""
     notes: tuple[str, ...]
@@ -49,12 +50,12 @@ class Sounds:
 
     @property
     def rated(self) -> bool:
-        """Whether there are recordings to rate against."""
+        """Whether there are recordings to use as the reference of ratings."""
         return RECORDINGS in self.by_system
 
     def wav(self, system: str, sentence: str, token: str) -> bytes:
-        """Return a 16-bit WAV. `token` (hexadecimal) seeds dither and trailing silence, so that neither bytes nor size
-        reveal equal sounds."""
+        """Return a sound as a 16-bit WAV. `token` (hexadecimal) seeds the dither and the length of the silence, so that
+        neither bytes nor size reveal equal sounds."""
         noise = np.random.default_rng(int(token, 16))
         silence = np.zeros(round(noise.uniform(*SILENCE) * self.rate), np.float32)
         samples = np.concatenate([self.by_system[system][sentence], silence])
@@ -63,8 +64,8 @@ class Sounds:
 
 
 def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: int, seed: int) -> Sounds:
-    """Read or synthesise `count` sentences that all systems have, drawn with `seed`. `places`: folder or voice of each
-    system. `sentences`: texts for voices. Raises SonorantError naming the faulty place."""
+    """Read or synthesise `count` sentences that all systems have, chosen at random with `seed`. `places`: folder or
+    voice of each system; `sentences`: texts for voices. Raises SonorantError naming the faulty folder or voice."""
     asked = {sentence.name: sentence for sentence in sentences}
     systems = {name: open_system(place, asked) for name, place in places.items()}
     common = sorted(frozenset.intersection(*(system.names for system in systems.values())))
@@ -101,7 +102,8 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
 
 
 def equally_loud(sounds: Mapping[str, Mapping[str, Floats]], rate: int) -> dict[str, dict[str, Floats]]:
-    """Scale each sentence's sounds to LOUDNESS, or to the level that the highest peak allows."""
+    """Scale the sounds of each sentence to LOUDNESS, or to the highest common level that keeps their peaks below
+    PEAK."""
     levelled: dict[str, dict[str, Floats]] = {name: {} for name in sounds}
     for sentence in next(iter(sounds.values())):
         found = {name: loudness(own[sentence], rate) for name, own in sounds.items()}
@@ -115,6 +117,6 @@ def equally_loud(sounds: Mapping[str, Mapping[str, Floats]], rate: int) -> dict[
 
 
 def low_passed(samples: Floats, rate: int) -> Floats:
-    """Low-pass at CUTOFF by resampling down and back."""
+    """Low-pass at CUTOFF by downsampling and upsampling."""
     low = round(2 * min(CUTOFF, rate / 4) / PASSED)
     return resample(resample(samples, rate, low), low, rate)

@@ -1,4 +1,4 @@
-"""Evaluate a listening test: preference, ratings, intervals.
+"""Evaluate a listening test: preference, ratings and their intervals.
 
 Listeners who rate the hidden reference below 90 in more than 15 % of the sentences are excluded (ITU-R BS.1534-3,
 section 4.1.2).
@@ -16,11 +16,11 @@ from sonorant.extras.listening.listening_sounds import ANCHOR, RECORDINGS, A, B
 from sonorant.training.intervals import LEAST, crossed_bootstrap, wilson_interval
 
 HEARD = 90
-"""Minimum score of a recognised hidden reference."""
+"""Minimum rating at which the hidden reference counts as recognised."""
 MISSED = 0.15
-"""Maximum fraction of sentences in which the hidden reference scores below HEARD."""
+"""Maximum fraction of sentences in which a listener may rate the hidden reference below HEARD."""
 LISTENERS = 5
-"""Minimum number of listeners for intervals that cover listeners, not only sentences."""
+"""Minimum number of listeners for intervals that take account of listeners, not only of sentences."""
 RESAMPLES = 2000
 DIFFERENCE = "A minus B"
 
@@ -29,28 +29,28 @@ DIFFERENCE = "A minus B"
 class Estimate:
     mean: float
     low: float
-    """Lower bound of the 95 % interval."""
+    """Lower limit of the 95 % interval."""
     high: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Results in percent or points, without excluded listeners."""
+    """Results in percent or rating points, without excluded listeners."""
 
     excluded: Mapping[str, str]
-    """Reason for exclusion by listener."""
+    """Reason for excluding each excluded listener."""
     preferred: Mapping[str, Mapping[str | None, int]]
-    """Number of pairs won by each system, per listener; None counts ties."""
+    """Number of pairs in which each listener preferred each system; None counts ties."""
     preference: Estimate | None
-    """Percentage of pairs won by A, ties counting half; None without pairs."""
+    """Percentage of pairs in which A was preferred, ties counting half; None if there are no pairs."""
     ratings: Mapping[str, Estimate]
-    """Mean rating of each system, and of DIFFERENCE within a sentence; may be empty."""
+    """Mean rating of each system, and of DIFFERENCE (within a sentence); may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
-    """Mean rating by listener and system."""
+    """Mean rating of each system by each listener."""
 
 
 def judge(answers: Sequence[Answer]) -> Results:
-    """Evaluate answers. With fewer than LISTENERS listeners, intervals are over sentences only."""
+    """Evaluate answers. With fewer than LISTENERS listeners, intervals take account of sentences only."""
     excluded = screen(answers)
     kept = [answer for answer in answers if answer.listener not in excluded]
     pairs, rated = ([answer for answer in kept if answer.kind == kind] for kind in (PAIR, RATING))
@@ -90,8 +90,8 @@ def screen(answers: Sequence[Answer]) -> dict[str, str]:
 
 
 def _preference(pairs: Sequence[Answer]) -> Estimate:
-    """Estimate the preference for A. The interval includes Wilson's, because unanimous answers have no bootstrap
-    width."""
+    """Estimate how often A is preferred. The interval includes Wilson's, because a bootstrap of unanimous answers has
+    zero width."""
     won = [{A: 100.0, B: 0.0}.get(str(answer.prefers), 50.0) for answer in pairs]
     found = _estimate(pairs, won)
     low, high = wilson_interval(sum(won) / 100, len(won))

@@ -27,12 +27,12 @@ class Sentence:
     speaker: str | None = None
     """Speaker of the recording, if known."""
     utterance: Utterance | None = None
-    """Row of the manifest, if any."""
+    """Row of the sentence in the manifest, if there is one."""
 
 
 def read_sentences(path: Path) -> list[Sentence]:
-    """Read sentences from a text file, one per line (named by its number) or `name|text`, or the held-out rows of a
-    manifest.jsonl. Raises SonorantError naming the file and the fault."""
+    """Read sentences from a text file, with `name|text` or only a text (named by its line number) per line, or from the
+    held-out rows of a manifest.jsonl. Raises SonorantError naming the file and the fault."""
     if path.suffix == ".jsonl":
         rows = read_manifest(path)
         return [
@@ -61,7 +61,7 @@ def read_sentences(path: Path) -> list[Sentence]:
 
 
 class Speaker:
-    """A voice, which can speak every sentence."""
+    """A voice as a source of sounds; it can speak every sentence."""
 
     def __init__(self, place: str, sentences: Mapping[str, Sentence]) -> None:
         if not sentences:
@@ -70,7 +70,7 @@ class Speaker:
         self._place, self._sentences, self._hash = place, sentences, ""
 
     def read(self, names: Sequence[str]) -> dict[str, Heard]:
-        """Synthesise sentences. Raises SonorantError naming one that cannot be spoken."""
+        """Synthesise the sentences `names`. Raises SonorantError naming a sentence that cannot be spoken."""
         with bundle_folder(self._place) as bundle:
             self._hash = sha256_tree([file for file in bundle.iterdir() if file.is_file()])
             voice = Voice.load(bundle)
@@ -83,12 +83,12 @@ class Speaker:
             raise SonorantError(f"{self._place}: sentence '{sentence.name}': {error}") from None
 
     def content(self, names: Sequence[str]) -> str:
-        """Return the voice's hash and the texts."""
+        """Return a string that contains the voice's hash and the texts."""
         return f"{self._hash} {[(name, self._sentences[name].text) for name in names]}"
 
 
 class Folder:
-    """Recordings named after their sentences, or at the paths of a manifest."""
+    """A folder of recordings named after their sentences, or at the paths of a manifest."""
 
     def __init__(self, folder: Path, sentences: Mapping[str, Sentence]) -> None:
         if not folder.is_dir():
@@ -119,7 +119,7 @@ class Folder:
         return read_audio(self._files[name])
 
     def content(self, names: Sequence[str]) -> str:
-        """Return a hash of the files and the parts used."""
+        """Return a hash of the recordings and of the parts of them that are used."""
         digest = hashlib.sha256()
         for name in names:
             row = self._rows.get(name)
@@ -130,7 +130,7 @@ class Folder:
 
 
 def open_system(place: str, sentences: Mapping[str, Sentence]) -> Speaker | Folder:
-    """Open a folder or a voice. Raises SonorantError if it does not exist or has no sentences."""
+    """Open a folder or a voice. Raises SonorantError if it does not exist or contains no sentences."""
     if place.startswith("models:/") or (Path(place) / "voice.json").is_file():
         return Speaker(place, sentences)
     return Folder(Path(place), sentences)

@@ -15,11 +15,11 @@ class Trial:
     kind: str
     sentence: str
     order: tuple[str, ...]
-    """Systems in their order on the page."""
+    """Systems in the order in which the page presents them."""
 
 
 class ListeningTest:
-    """Trials of all listeners. `places`: each system's folder or voice as typed."""
+    """Trials of all listeners. `places`: folder or voice of each system, as the user typed it."""
 
     def __init__(self, sounds: Sounds, places: dict[str, str], seed: int) -> None:
         self.sounds = sounds
@@ -34,7 +34,7 @@ class ListeningTest:
         )
 
     def trials(self, listener: str) -> list[Trial]:
-        """Return a listener's trials: sentences in random order, A first in half of the pairs."""
+        """Return the listener's trials: sentences in random order, A first in half of the pairs."""
         draw = random.Random(f"{self._seed} {listener}")
         names = list(self.sounds.sentences)
         draw.shuffle(names)
@@ -49,6 +49,6 @@ class ListeningTest:
         return pairs + [Trial(RATING, name, tuple(draw.sample(rated, len(rated)))) for name in names]
 
     def token(self, listener: str, trial: Trial, what: object = "") -> str:
-        """Return an opaque name (32 hex digits) of a trial, or a sound in it, for this listener."""
+        """Return an opaque name (32 hex digits) of a trial, or of the sound `what` in it, for this listener."""
         told = f"{listener}\0{trial.kind}\0{trial.sentence}\0{what}".encode()
         return hmac.new(f"{self.sounds.content} {self._seed}".encode(), told, hashlib.sha256).hexdigest()[:32]
