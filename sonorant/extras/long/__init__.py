@@ -1,4 +1,4 @@
-"""Corpora of long recordings with their texts."""
+"""Import corpora of long recordings and their texts."""
 
 from sonorant.plugins import Plugin
 

@@ -1,8 +1,8 @@
 """Cut a long recording at pauses into utterances.
 
-An atom is speech without a pause; it is never divided. A run is a sequence of atoms with continuous text, up to the
-next jump in the text. An atom is omitted if the recognised words differ from the text, or if a jump interrupts its
-sentence, which the reader usually repeats.
+An atom is a part of the speech without a pause; it is never divided. A run is a sequence of atoms whose text is
+continuous, up to the next jump in the text. An atom is omitted if the recognised words differ from the text, or if a
+jump interrupts its sentence, because the reader usually repeats that sentence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from sonorant.extras.long.placing import NOWHERE
 from sonorant.extras.long.script import Script
 
 PAUSE = 0.2
-"""Shortest pause in seconds at which to cut."""
+"""Minimum pause in seconds at which to cut."""
 MARGIN = 0.1
 """Seconds kept before the first and after the last word."""
 _SHORT_PAUSE = 0.03  # seconds
@@ -31,7 +31,7 @@ _UNHEARD = 2  # maximum consecutive words that a recogniser may miss
 
 @dataclass(frozen=True)
 class Cut:
-    """An utterance: `start` and `end` in seconds, including margins, and the words [`first`, `last`)."""
+    """An utterance: `start` and `end` in seconds, including margins, and the range [`first`, `last`) of its words."""
 
     start: float
     end: float
@@ -47,17 +47,18 @@ class _Atom:
     last: int
     good: bool
     alike: bool
-    """Whether the atom counts as good between good neighbours."""
+    """Whether the atom counts as good if both neighbours are good."""
     alone: bool = False
     """Whether a run starts with this atom."""
     divided: bool = True
-    """Whether a cut is possible before this atom: no words were missed there."""
+    """Whether the recording may be cut before this atom: no words were missed there."""
     parted: bool = False
-    """Whether a cut is required before this atom, after other speech."""
+    """Whether the recording must be cut before this atom, because speech that is not in the text precedes it."""
 
 
 def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest: float, longest: float) -> list[Cut]:
-    """Return utterances of `shortest` to `longest` seconds in order. `places`: positions of `heard` words."""
+    """Return utterances of `shortest` to `longest` seconds, in order. `places`: position in the text of each word in
+    `heard`."""
     atoms = _atoms(heard, places, script)
     _join(atoms, script)
     cuts: list[Cut] = []
@@ -70,7 +71,7 @@ def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest:
 
 
 def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> list[_Atom]:
-    """Return the atoms with at least one word in the text."""
+    """Return the atoms that contain at least one word of the text."""
     found, first, parted = [], 0, False
     for place in range(1, len(heard) + 1):
         if place < len(heard) and not _cuttable(heard, places, place):
@@ -85,7 +86,8 @@ def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> lis
 
 
 def _cuttable(heard: Sequence[Heard], places: Sequence[int], place: int) -> bool:
-    """Whether there is a pause before a word; a short one suffices next to words that are not in the text (breaths)."""
+    """Return whether a pause precedes a word. Next to words that are not in the text (breaths), a short pause
+    suffices."""
     other = (places[place] == NOWHERE) != (places[place - 1] == NOWHERE)
     return heard[place][1] - heard[place - 1][2] >= (_SHORT_PAUSE if other else PAUSE)
 
@@ -104,7 +106,7 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
 
 
 def _join(atoms: list[_Atom], script: Script) -> None:
-    """Set `good`, `alone` and `divided`."""
+    """Set `good`, `alone` and `divided` of each atom."""
     missed = [later.first - earlier.last for earlier, later in pairwise(atoms)]
     for place in range(1, len(atoms) - 1):
         around = atoms[place - 1].good and atoms[place + 1].good and missed[place - 1] == missed[place] == 0
@@ -146,8 +148,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
 
 
 def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
-    """Return the cheapest parts [first, last) of `count` items by dynamic programming; items may be omitted. `parts`
-    maps an end to possible starts and their costs."""
+    """Divide `count` items into parts [first, last) at the lowest cost, by dynamic programming; items may be omitted.
+    `parts` maps the end of a part to its possible starts and their costs."""
     costs, came = [0.0], [(0, False)]
     for last in range(1, count + 1):
         best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)
@@ -179,7 +181,7 @@ def _cost(run: list[_Atom], first: int, last: int, script: Script) -> float:
 def join_stretches(
     stretches: Sequence[tuple[float, float]], shortest: float, longest: float
 ) -> list[tuple[float, float]]:
-    """Join stretches of speech across short pauses into utterances, in seconds with margins."""
+    """Join stretches of speech across short pauses. Return utterances in seconds, with margins."""
 
     def parts(last: int) -> Iterator[tuple[int, float]]:
         for first in range(last - 1, -1, -1):

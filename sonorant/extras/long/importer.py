@@ -23,7 +23,7 @@ from sonorant.text.written_words import plain_words
 
 @dataclass(frozen=True)
 class _Pair:
-    """A recording and its text; one may be missing."""
+    """A recording and its text, either of which may be missing."""
 
     name: str
     """Path relative to the folder, without suffix."""
@@ -32,7 +32,7 @@ class _Pair:
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth. Writes
+    """Import recordings and texts with the same name (`chapter1.mp3`, `chapter1.txt`), in any subfolder. Writes
     manifest.jsonl, unplaced.jsonl (speech without text, text without speech), summary.json, and copies in audio/.
     Raises SonorantError naming the faulty file, or if the recogniser does not support the language."""
     pairs = _pairs(source)
@@ -102,7 +102,7 @@ def _read(path: Path) -> str:
 
 
 def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
-    """Check all inputs before hours of work. Return the settings."""
+    """Check all inputs before hours of work, and return the settings."""
     for pair in pairs:
         if pair.recording:
             header(pair.recording)
@@ -120,14 +120,14 @@ def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
 
 
 def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
-    """Return the path for the manifest, and the hash of a recording outside `out`."""
+    """Return the recording's path for the manifest, and its hash if it is outside `out`."""
     if kept.is_relative_to(out):
         return kept.relative_to(out).as_posix(), None
     return place_of(kept, source, out), sha256_file(kept)
 
 
 def _quick(name: str, recording: Path, out: Path) -> Path:
-    """Return the recording, or a copy that seeks fast."""
+    """Return the recording, or a FLAC copy if it seeks slowly."""
     if seeks_fast(recording):
         return recording
     kept = out / "audio" / f"{name}.flac"

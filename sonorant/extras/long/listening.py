@@ -35,20 +35,20 @@ class HeardPassage:
 
     recording: Path
     stretches: tuple[tuple[float, float], ...]
-    """Start and end of each in seconds."""
+    """Start and end of each stretch in seconds."""
 
 
 _work: tuple[str, str, tuple[str, ...] | None] = ("", "", None)
 
 
 def begin(recognizer: str, language: str, words: tuple[str, ...] | None) -> None:
-    """Initialise this process. `words`: words of the text, if any."""
+    """Initialise this process. `words`: words of the text, if there is one."""
     global _work
     _work = (recognizer, language, words)
 
 
 def listen(passage: HeardPassage) -> list[list[Heard]]:
-    """Return the recognised words of each stretch, spread evenly if the recogniser returns no times."""
+    """Return the recognised words of each stretch. If the recogniser returns no times, words are spread evenly."""
     listener = _listener(*_work)
     first = max(passage.stretches[0][0] - AROUND, 0.0)
     samples, _ = read_audio(passage.recording, RATE, start=first, end=passage.stretches[-1][1] + AROUND)
@@ -67,7 +67,7 @@ def listen(passage: HeardPassage) -> list[list[Heard]]:
 
 
 def understand(passage: HeardPassage) -> tuple[str, float | None]:
-    """Return the passage's text, and the confidence (0 to 1) if known."""
+    """Return the recognised text of the passage, and the confidence (0 to 1) if known."""
     listener = _listener(*_work)
     assert not isinstance(listener, _TextRecognizer)
     (start, end), *_ = passage.stretches
@@ -139,7 +139,7 @@ _Ngram = tuple[str, ...]
 def _interpolated(
     counts: Counter[_Ngram], shorter: dict[_Ngram, float]
 ) -> tuple[dict[_Ngram, float], dict[_Ngram, float]]:
-    """Return probabilities of n-grams, and the mass that each context leaves to shorter ones."""
+    """Return the probabilities of n-grams, and the probability mass that each context leaves to shorter n-grams."""
     totals, followers = Counter[_Ngram](), Counter[_Ngram]()
     for ngram, count in counts.items():
         totals[ngram[:-1]] += count

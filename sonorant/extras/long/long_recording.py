@@ -1,6 +1,6 @@
-"""Split one long recording into utterances, and list the speech and text in none of them.
+"""Split a long recording into utterances, and list speech and text that no utterance contains.
 
-With a text, recognised words are aligned with it and cut at pauses. Without a text, the recording is cut at pauses and
+If there is a text, recognised words are aligned with it and cut at pauses. Otherwise the recording is cut at pauses and
 transcribed. Results are cached by content.
 """
 
@@ -35,7 +35,7 @@ class LongConfig:
     """Settings of recognition and cutting."""
 
     recognizer: str
-    """Name, as in section `recognizer`."""
+    """Name of the recogniser, as in section `recognizer`."""
     revision: str
     """Version of the recogniser."""
     language: str
@@ -47,30 +47,31 @@ class LongConfig:
 @dataclass(frozen=True, kw_only=True)
 class Placed:
     start: float
-    """Start in seconds, including a margin."""
+    """Start in seconds, including the margin."""
     end: float
     text: str
-    """Text as written or recognised."""
+    """Text as written, or as recognised if there is no text."""
     confidence: float | None = None
-    """Confidence of the recogniser; None with a given text."""
+    """Confidence of the recogniser; None if there is a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Result for one recording."""
+    """Utterances and statistics of one recording."""
 
     seconds: float
     speech: float
     """Seconds of speech."""
     words: int
-    """Number of spoken words of the text."""
+    """Number of words in the text when spoken."""
     utterances: list[Placed]
     unplaced: list[dict[str, Any]]
-    """Rows of unplaced.jsonl: speech (start, end, heard, why) and text (words, text, why) without an utterance."""
+    """Rows of unplaced.jsonl: speech (start, end, heard, why) and text (words, text, why) that no utterance
+    contains."""
 
 
 def place(recording: Path, name: str, text: str | None, config: LongConfig, cache: Path | None) -> Placement:
-    """Split one recording into utterances, aligned with `text` if there is one. `name`: label of the progress bar;
+    """Split a recording into utterances, aligned with `text` if there is one. `name`: label of the progress bar;
     `cache`: folder of cached results. Raises SonorantError as `decode` does."""
     code = code_of(sonorant.audio, sonorant.extras.long, sonorant.audio.recognizers, sonorant.text)
     key = key_of(code, config.revision, config.language, sha256_file(recording))
@@ -150,7 +151,7 @@ def _passages(recording: Path, spans: Sequence[Span]) -> list[HeardPassage]:
 
 
 def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
-    """Extend words over adjacent voice activity, at most to the middle of each pause."""
+    """Extend words over adjacent voice activity, up to the middle of each pause."""
     found = []
     for place, (word, start, end) in enumerate(heard):
         before = heard[place - 1][2] if place else 0.0
@@ -161,7 +162,7 @@ def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
 
 
 def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, Any]]:
-    """Return the parts of the text in no utterance."""
+    """Return the parts of the text that no utterance contains, with the reason `why`."""
     spoken = [False] * len(script.words)
     for one in cuts:
         spoken[one.first : one.last] = [True] * (one.last - one.first)
@@ -175,7 +176,7 @@ def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, An
 
 
 def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[dict[str, Any]]:
-    """Return the parts of `spans` outside `covered`; both are in order."""
+    """Return the parts of `spans` outside `covered`, with the words in `heard`. `spans` and `covered` are sorted."""
     found = []
     place = word = 0
     for start, end in spans:

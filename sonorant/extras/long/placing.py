@@ -1,6 +1,6 @@
-"""Align recognised words with a text, with jumps for skipped or repeated parts.
+"""Align recognised words with a text, with jumps where the reader skips or repeats parts.
 
-A Viterbi search over word positions (Prahallad and Black 2011, "Segmentation of monologues in audio books").
+Uses a Viterbi search over word positions (Prahallad and Black 2011, "Segmentation of monologues in audio books").
 Shapes: M recognised words, N words of the text.
 """
 
@@ -17,7 +17,8 @@ from sonorant.audio.arrays import Doubles
 from sonorant.extras.long.script import Script
 
 PUT_IN, LEFT_OUT, MISHEARD, JUMP, JUMP_TO_SENTENCE = 1.0, 1.0, 1.5, 4.0, 2.6
-"""Costs of an extra word, a skipped word, a wrong word (less if letters match), and jumps."""
+"""Costs of an extra word, a skipped word, a wrong word (lower if its letters are similar), a jump, and a jump to the
+start of a sentence."""
 _AT_ONCE, _AHEAD = 400, 120  # recognised words aligned at a time, and context after them
 _AROUND = 800  # words searched on each side of the expected position
 _ANCHOR = 3  # consecutive words that form an anchor
@@ -25,7 +26,7 @@ NOWHERE = -1
 
 
 def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
-    """Return the position in the text of each recognised word, or `NOWHERE`: (M,) int64."""
+    """Return the position in the text of each recognised word, or `NOWHERE`, int64 (M,)."""
     text = script.words
     starts = np.array([word in script.sentence_ends for word in range(len(text))])
     places = np.full(len(heard), NOWHERE, np.int64)
@@ -49,7 +50,8 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
 
 
 def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each three words that occur exactly once in the text, otherwise `NOWHERE`, (M,)."""
+    """Return the position in the text, (M,), of each recognised word that begins three words unique to one place in it;
+    otherwise `NOWHERE`."""
     threes = list(zip(*(text[place:] for place in range(_ANCHOR)), strict=False))
     counts = Counter(threes)
     place_of = {three: place for place, three in enumerate(threes) if counts[three] == 1}

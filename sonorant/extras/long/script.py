@@ -22,14 +22,14 @@ class Script:
     words: tuple[str, ...]
     """Spoken words in lower case."""
     units: tuple[tuple[int, int], ...]
-    """Tokens [first, last) of each word's unit, which is never divided: "1984" is one unit of three words."""
+    """Range of tokens [first, last) of each word's unit, which is never divided: "1984" is one unit of three words."""
     sentence_ends: frozenset[int]
-    """Indices of words at which a sentence or paragraph starts, and the number of words."""
+    """Indices of words that start a sentence or paragraph, and the total number of words."""
     clause_ends: frozenset[int]
-    """Indices of words after a comma or similar."""
+    """Indices of words that follow a comma or a similar mark."""
 
     def begins(self, word: int) -> bool:
-        """Whether a unit starts with this word."""
+        """Return whether the word at index `word` starts a unit."""
         return word in (0, len(self.words)) or self.units[word] != self.units[word - 1]
 
     def text(self, first: int, last: int) -> str:
@@ -38,7 +38,7 @@ class Script:
 
 
 def read_script(text: str, language: str) -> Script:
-    """Read a text. Numbers and abbreviations are expanded if gruut supports the language."""
+    """Read a text. Numbers and abbreviations are spelt out if gruut supports the language."""
     tokens: list[str] = []
     words: list[str] = []
     units: list[tuple[int, int]] = []
@@ -65,7 +65,7 @@ def _frontend(language: str) -> Frontend | None:
 
 
 def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str], list[str]]]:
-    """Return a paragraph's units: tokens and their spoken words."""
+    """Return a paragraph's units, each with its tokens and spoken words."""
     written = [(place, word) for place, token in enumerate(tokens) for word in plain_words(token)]
     said = plain_words(frontend.speak(" ".join(tokens)).text) if frontend else [word for _, word in written]
     # One unit per token, except where written and spoken words differ.
@@ -91,7 +91,7 @@ def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str
 
 
 def _steps(written: list[str], said: list[str]) -> list[tuple[bool, int, int, int, int]]:
-    """Return alternately equal and different spans: (equal, first, last, start, end)."""
+    """Return spans that are alternately equal and different, as (equal, first, last, start, end)."""
     steps: list[tuple[bool, int, int, int, int]] = []
     opcodes: list[Any] = Levenshtein.opcodes(written, said).as_list()
     for tag, first, last, start, end in opcodes:

@@ -19,7 +19,7 @@ _CERTAIN, _REACH = 0.8, 0.3  # minimum probability of certain speech, and maximu
 
 @dataclass(frozen=True)
 class ScanBlock:
-    """Part of a recording, as indices [first, last) of speech probabilities."""
+    """Part of a recording, as a range [first, last) of speech probabilities."""
 
     recording: Path
     first: int
@@ -45,8 +45,8 @@ def stretches(probability: Floats) -> list[Span]:
 
 
 def widen(start: float, end: float, earliest: float, latest: float, probability: Floats) -> Span:
-    """Extend a word over certain speech, at most to `earliest` and `latest`, because recognisers are late at soft
-    onsets and early at final fricatives."""
+    """Extend a word while speech is very likely, up to `earliest` and `latest`. Recognisers are late at soft onsets and
+    early at final fricatives."""
     first, last = int(start / BLOCK_SECONDS), int(end / BLOCK_SECONDS)
     while first > 0 and first * BLOCK_SECONDS > max(start - _REACH, earliest) and probability[first] >= _CERTAIN:
         start, first = first * BLOCK_SECONDS, first - 1

@@ -1,4 +1,4 @@
-"""`sonorant plan`: estimate memory, time and cost of a training before it runs."""
+"""`sonorant plan`: estimate the memory, time and cost of a training run in advance."""
 
 from sonorant.plugins import Plugin
 

@@ -1,4 +1,5 @@
-"""Estimate a training's time on other GPUs from counted work and published peaks: a bound and an expectation."""
+"""Estimate the time of a training run on other GPUs from counted work and published peaks: a lower bound and an
+expected time."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -9,17 +10,18 @@ from sonorant.extras.planning.probe import Needs
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
-"""Assumed host seconds to issue an operation in eager mode."""
+"""Assumed seconds that the host takes to issue an operation in eager mode."""
 REACHED = 0.3
-"""Assumed fraction of peak speed reached. Large language models reach 0.21 to 0.46 of the tensor cores' peak
+"""Assumed fraction of peak speed in practice. Large language models reach 0.21 to 0.46 of the tensor cores' peak
 (Chowdhery et al. 2022, table 3)."""
 HIDING = 2 / 3
-"""Fraction of computing that can overlap with averaging: the backward pass, twice as long as the forward."""
+"""Fraction of computing that can overlap with gradient averaging: the backward pass, which takes twice as long as the
+forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTime:
-    """Seconds of a step's parts at peak speed."""
+    """Seconds of each part of a step at peak speed."""
 
     arithmetic: float
     memory: float
@@ -29,17 +31,17 @@ class StepTime:
 
     @property
     def computing(self) -> float:
-        """Time of arithmetic plus memory traffic (eager operations are sequential), or the host's time if longer."""
+        """Time of arithmetic plus memory traffic (eager operations do not overlap), or the host's time if longer."""
         return max(self.arithmetic + self.memory, self.issuing)
 
     @property
     def best(self) -> float:
-        """Time of a step with averaging overlapped as far as possible."""
+        """Time of a step at peak speed, with averaging overlapped as far as possible."""
         return self.computing + max(self.averaging - HIDING * self.computing, 0.0)
 
     @property
     def expected(self) -> float:
-        """Time of a step at the assumed fraction of peak speed, with averaging overlapped."""
+        """Time of a step at the assumed fraction of peak speed, with averaging overlapped as far as possible."""
         computing = self.computing / REACHED
         return computing + max(self.averaging - HIDING * computing, 0.0)
 
@@ -58,20 +60,20 @@ def step_time(fleet: Fleet, needs: Needs, precision: str, micro_batches: int) ->
 
 
 def precision_on(gpu: GpuModel, job: Job) -> str:
-    """Return the precision; `auto` means the GPU's half precision."""
+    """Return the precision of the job; `auto` means the GPU's 16-bit format."""
     wanted = str(job.train["precision"])
     return wanted if wanted != "auto" else "bf16" if gpu.bf16 else "fp16"
 
 
 def largest_budget(gpu: GpuModel, job: Job, needs: Needs) -> int:
-    """Return the largest micro-batch that fits into the GPU, or 0."""
+    """Return the largest micro-batch that fits into the GPU's memory, or 0."""
     fixed = sum(needs.bytes.values()) - needs.bytes["activations"]
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
     return max(0, int(needs.budget * room / needs.bytes["activations"]))
 
 
 def estimate(job: Job, needs: Needs, fleet: Fleet, steps: int, price: float | None) -> dict[str, Any]:
-    """Estimate the training on a fleet. `price`: per GPU hour."""
+    """Estimate the time and cost of training on a fleet. `price`: per GPU hour."""
     gpu, precision = fleet.model, precision_on(fleet.model, job)
     time = step_time(fleet, needs, precision, job.train["micro_batches_per_step"])
     limits = asdict(time)

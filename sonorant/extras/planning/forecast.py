@@ -1,4 +1,4 @@
-"""Forecast a training on this machine from measurements. Unknown values are text, not numbers."""
+"""Forecast a training run on this machine from measurements. Unknown values are text, not numbers."""
 
 import math
 from dataclasses import asdict
@@ -23,7 +23,7 @@ TITLES = {
 def forecast(
     job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None
 ) -> dict[str, Any]:
-    """Return a report for this machine. `price`: per hour; `watts`: its power draw."""
+    """Return a report for this machine. `price`: per hour; `watts`: power draw."""
     parts = seconds_of(job, speed, steps)
     hours = sum(parts.values()) / 3600
     config = model_kind(job.recipe).settings()(**job.train)
@@ -98,7 +98,7 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
 
 
 def table(forecast: dict[str, Any]) -> str:
-    """Format a forecast as aligned text, advice last."""
+    """Format a forecast as aligned text, with the advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:

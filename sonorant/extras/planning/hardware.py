@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 BUCKET = 25 * 2**20
-"""Bytes per all-reduce bucket: DistributedDataParallel's default."""
+"""Size in bytes of an all-reduce bucket, the default of DistributedDataParallel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +12,7 @@ class Link:
     bandwidth: float
     """Bytes/s in one direction, as published."""
     latency: float
-    """Assumed seconds for an empty message."""
+    """Assumed seconds that an empty message takes."""
 
 
 LINKS: dict[str, Link] = {
@@ -27,39 +27,38 @@ LINKS: dict[str, Link] = {
     "ethernet-100g": Link(bandwidth=12.5e9, latency=20e-6),
     "infiniband-ndr": Link(bandwidth=50e9, latency=3e-6),
 }
-"""NVLink: NVIDIA's datasheets of V100 (300 GB/s both ways together), A100 (600) and H100 (900); PCIe of 16 lanes:
-PCI-SIG, 8 and 16 GT/s with 128b/130b; Ethernet and InfiniBand NDR: their line rates."""
+"""Links by name. Sources: NVIDIA's datasheets of V100 (300 GB/s in both directions together), A100 (600) and H100 (900)
+for NVLink; PCI-SIG for 16 lanes of PCIe at 8 and 16 GT/s with 128b/130b; line rates of Ethernet and InfiniBand NDR."""
 BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))]
 """Names of links between machines."""
 
 
 def ring(n: int, size: float, link: Link) -> float:
-    """Return the seconds to average `size` bytes in a ring of `n` ranks, by bucket, without overlap: each rank sends
-    2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009)."""
+    """Return the seconds to average `size` bytes in a ring of `n` ranks, bucket by bucket, without overlap: each rank
+    sends 2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009)."""
     buckets = max(1, math.ceil(size / BUCKET))
     return 2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuModel:
-    """Published dense peaks of a GPU."""
+    """Published peak values of a GPU, without sparsity."""
 
     fp32: float
     """FLOP/s outside tensor cores."""
     half: float
-    """FLOP/s of tensor cores in bf16, or else fp16."""
+    """FLOP/s of tensor cores in bf16, or in fp16 without bf16."""
     bandwidth: float
-    """Memory bandwidth in bytes/s."""
+    """Bytes/s of memory bandwidth."""
     memory: float
-    """Memory size in bytes."""
     watts: float
-    """Maximum board power."""
+    """Maximum power in watts."""
     link: str
-    """Key in LINKS of the link within a machine."""
+    """Key in LINKS of the link between GPUs in a machine."""
     bf16: bool = True
     """Whether tensor cores support bf16."""
     source: str
-    """Vendor document."""
+    """Vendor's document."""
 
 
 GPUS: dict[str, GpuModel] = {
@@ -92,7 +91,7 @@ class Fleet:
     """GPUs per machine."""
     machines: int = 1
     link: str = "ethernet-10g"
-    """Name in BETWEEN of the link between machines."""
+    """Name of the link between machines, from BETWEEN."""
 
     @property
     def model(self) -> GpuModel:
@@ -100,7 +99,6 @@ class Fleet:
 
     @property
     def count(self) -> int:
-        """Total number of GPUs."""
         return self.gpus * self.machines
 
     def __str__(self) -> str:

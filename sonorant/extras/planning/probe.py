@@ -1,4 +1,4 @@
-"""Short training runs on this machine, to measure memory and work (one process) and speed (torchrun)."""
+"""Short training runs on this machine that measure memory and work (in one process) and speed (under torchrun)."""
 
 import contextlib
 import os
@@ -26,25 +26,25 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import Job, recipe_of
 
 WARM_UP = 3
-"""Number of untimed steps."""
+"""Number of steps before timing starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Requirements of a training, independent of speed."""
+    """Requirements of a training run, independent of speed."""
 
     parameters: dict[str, int]
     bytes: dict[str, int]
-    """Memory in bytes, see `bytes_by_component`."""
+    """Memory in bytes of each component in `bytes_by_component`."""
     device: torch.device
     allowed: int
-    """Bytes of the device's memory that training may use."""
+    """Maximum bytes of the device's memory for training."""
     budget: int
-    """Size of a micro-batch."""
+    """Size of a micro-batch, in the recipe's unit."""
     largest: int
-    """Largest micro-batch that was run and fits."""
+    """Size of the largest micro-batch that ran without exceeding memory."""
     bounded: bool
-    """Whether the epoch's size, not memory, bounds `largest`."""
+    """Whether the size of an epoch, not memory, limits `largest`."""
     work: Work
 
     frames_a_step: float
@@ -56,19 +56,19 @@ class Needs:
 class Speed:
     processes: int
     seconds_per_step: float
-    """Seconds of an average step."""
+    """Mean seconds per step."""
     shares: dict[str, float]
-    """Fraction of a step's time by phase, as in `metrics.jsonl`."""
+    """Fraction of a step's time in each phase, as in `metrics.jsonl`."""
     validation: float
-    """Seconds of a validation with its samples and best checkpoint."""
+    """Seconds of a validation, including samples and saving the best checkpoint."""
     checkpoint: float
-    """Seconds of a checkpoint and the check before it."""
+    """Seconds of a checkpoint, including the check before it."""
     start: float
-    """Seconds until the first step."""
+    """Seconds from the start to the first step."""
 
 
 def needs_of(job: Job) -> Needs:
-    """Run the heaviest micro-batches in increasing sizes, and count a step's work."""
+    """Run the heaviest micro-batches in increasing sizes, and count the work of a step."""
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with _alone():
         needs = _needs(job, device)
@@ -103,7 +103,7 @@ def _needs(job: Job, device: torch.device) -> Needs:
 
 
 def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
-    """Train `steps` steps after warm-up under torchrun, in a temporary folder."""
+    """Train for `steps` steps after warm-up, under torchrun and in a temporary folder."""
     total = steps + WARM_UP
     train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
     with tempfile.TemporaryDirectory() as folder, _output_to_stderr():

@@ -18,12 +18,12 @@ class Work:
     flops: int
     """FLOPs of matrix products and convolutions."""
     bytes: int
-    """Bytes read and written by non-view operations, ignoring caches."""
+    """Bytes that operations other than views read and write, ignoring caches."""
     operations: int
 
 
 def work_of(call: Callable[[], object]) -> Work:
-    """Run `call` and count its work, backward passes included."""
+    """Run `call` and count its work, including backward passes."""
     counter = _Counter()
     with counter:
         call()
@@ -32,7 +32,7 @@ def work_of(call: Callable[[], object]) -> Work:
 
 class _Counter(TorchDispatchMode):
     """Counts dispatched operations. Uses only the formulas of torch's `FlopCounterMode`, because its module hooks fail
-    in `autograd.grad` if a module gets a parameter as input."""
+    in `autograd.grad` if a parameter is passed to a module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def parameter_counts(recipe: Recipe) -> dict[str, int]:
-    """Count parameters by part."""
+    """Count the parameters of each part of the model."""
     counts = {name: _count(part) for name, part in recipe.model.named_children()}
     counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
     counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}
@@ -67,7 +67,7 @@ def parameter_counts(recipe: Recipe) -> dict[str, int]:
 
 
 def bytes_by_component(trained: TrainStep) -> dict[str, int]:
-    """Return bytes of weights with buffers, gradients, AdamW's averages, EMA, and the heaviest activations."""
+    """Return the bytes of weights (with buffers), gradients, AdamW's averages, EMA, and the largest activations."""
     modules = [phase.module for phase in trained.recipe.phases]
     gradients = sum(parameter.nbytes for module in modules for parameter in module.parameters())
     return {
@@ -80,7 +80,7 @@ def bytes_by_component(trained: TrainStep) -> dict[str, int]:
 
 
 def activations_of_heaviest(trained: TrainStep) -> int:
-    """Return bytes kept from forward to backward for the heaviest micro-batch."""
+    """Return the bytes of the heaviest micro-batch that are kept from the forward to the backward pass."""
     batches = trained.recipe.dataset(trained.recipe.heaviest())
     device = trained.ranks.device
     moved = ({name: value.to(device) for name, value in batches[index].items()} for index in range(len(batches)))  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def activations_of_heaviest(trained: TrainStep) -> int:
 
 
 def _kept(trained: TrainStep, batch: Batch) -> int:
-    """Return the maximum over the phases, which run one after another."""
+    """Return the largest activation memory of any phase in bytes; phases run one after another."""
     kept: dict[int, int] = {}
     own = {parameter.data_ptr() for phase in trained.recipe.phases for parameter in phase.module.parameters()}
 

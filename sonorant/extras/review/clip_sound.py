@@ -12,14 +12,15 @@ from sonorant.evaluation.report.players import spectrogram
 KEPT = 16
 """Number of clips kept in memory."""
 WINDOW = 0.03
-"""Minimum window of the spectrogram in seconds, to separate a voice's harmonics."""
+"""Minimum window of the spectrogram in seconds; a shorter one would not separate a voice's harmonics."""
 HIGHEST = 8000.0
 """Maximum frequency of a spectrogram in Hz."""
 BINS = 80
 
 
 class ClipSounds:
-    """Sounds of the utterances in the folder `corpus`. Raises SonorantError naming a file that cannot be read."""
+    """WAVs and spectrograms of the utterances in the folder `corpus`. Raises SonorantError naming a file that cannot be
+    read."""
 
     def __init__(self, corpus: Path) -> None:
         self._read = lru_cache(KEPT)(lambda utterance: read_sound(corpus, utterance))
@@ -36,7 +37,7 @@ class ClipSounds:
         return wav_header(rate, len(samples)) + pcm16(samples).tobytes()
 
     def _picture(self, utterance: Utterance) -> bytes:
-        """Return a PNG of the log-mel, exactly as long as the utterance."""
+        """Return the utterance's log-mel as a PNG that spans exactly its length."""
         samples, rate = self._read(utterance)
         n_fft = 1 << (int(WINDOW * rate) - 1).bit_length()
         top = min(HIGHEST, rate / 2)

@@ -1,4 +1,4 @@
-"""Clips to review: the prepared corpus with the audit's findings, worst first."""
+"""Clips to review: a prepared corpus with the findings of the audit, worst first."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -16,20 +16,20 @@ AUDIT = "audit.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewClip:
-    """An unedited utterance with its findings. Times are seconds from its start."""
+    """An unedited utterance with its findings. Times are in seconds from its start."""
 
     name: str
     utterance: Utterance
-    """Utterance in the corpus, without decisions."""
+    """Utterance in the corpus, before any review decisions."""
     audited: Audited | None
     rejected: str | None
-    """Reason why `prepare` rejected it; None if it is in the prepared corpus."""
+    """Reason why `prepare` rejected the utterance; None if it is in the prepared corpus."""
 
 
 def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collection[str]) -> list[ReviewClip]:
-    """Load the clips of a prepared corpus: the audit's, worst first, then those without an audit, then rejected ones
-    with a decision (in `decided`), which can be removed. `audit`: folder of audit.jsonl; None means the manifest's
-    order. Raises SonorantError naming a file that is missing or belongs to another corpus."""
+    """Load the clips of a prepared corpus: audited clips, worst first, then clips without an audit, then rejected clips
+    with a decision (in `decided`), so that the decision can be removed. `audit`: folder of audit.jsonl; None means the
+    order of the manifest. Raises SonorantError naming a file that is missing or belongs to a different corpus."""
     found: dict[str, list[Utterance]] = {}
     for row in read_manifest(corpus / "manifest.jsonl"):
         found.setdefault(row.id, []).append(row)
@@ -51,8 +51,8 @@ def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collec
 
 
 def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved: float) -> Audited | None:
-    """Convert the times of an audit from the edited and conditioned utterance to the original clip. `moved`: seconds by
-    which the edit moved the start."""
+    """Convert the times in an audit from the edited and conditioned utterance to the original clip. `moved`: seconds by
+    which editing moved the start."""
     if audited is None:
         return None
 
@@ -65,7 +65,7 @@ def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved:
 
 
 def before_conditioning(time: float, conditioning: Conditioning) -> float:
-    """Convert seconds in a conditioned sound to seconds before conditioning."""
+    """Convert a time in a conditioned sound to the time before conditioning, in seconds."""
     found = time + (conditioning.start or 0.0)
     for start, end in conditioning.dropped:
         if found <= start:
@@ -75,7 +75,7 @@ def before_conditioning(time: float, conditioning: Conditioning) -> float:
 
 
 def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -> list[ReviewClip]:
-    """Return the rejected utterances with readable sound."""
+    """Return the rejected utterances whose sound is readable."""
     clips = []
     for row in read_jsonl(prepared / "rejected.jsonl"):
         for origin in (one for one in found.get(row["id"], []) if one.audio and one.audio == row["file"]):

@@ -19,12 +19,12 @@ _GIVEN = {"decision": (str,), "text": (str,), "start": (int, float), "end": (int
 
 
 class ChangedError(Exception):
-    """The decision in the file differs from the one on the page."""
+    """The decision in the file differs from the one shown on the page."""
 
 
 class Review:
-    """Clips of a corpus and the file of decisions. `audit`: None or a folder without audit.jsonl means no audit. Raises
-    SonorantError as `load_clips` and `read_decisions` do."""
+    """Clips of a corpus and the file of decisions. There is no audit if `audit` is None or contains no audit.jsonl.
+    Raises SonorantError as `load_clips` and `read_decisions` do."""
 
     def __init__(self, corpus: Path, prepared: Path, audit: Path | None, decisions: Path) -> None:
         self.corpus = corpus
@@ -46,7 +46,7 @@ class Review:
         return {"audited": self.audited, "decisions": str(self.decisions), "clips": clips}
 
     def described(self, clip: ReviewClip, decision: Decision | None) -> dict[str, Any]:
-        """Describe a clip for the page. Times are seconds from its start, before any edit."""
+        """Describe a clip for the page. Times are in seconds from its start, before any edit."""
         audited, utterance = clip.audited, clip.utterance
         row = self._row(clip, decision)
         words = audited.words if audited else ()
@@ -76,8 +76,8 @@ class Review:
         }
 
     def decide(self, clip: ReviewClip, before: Any, given: Any) -> Decision | None:
-        """Write the decision `given` on a clip, or remove it if None. Raises ChangedError if the file's decision is not
-        `before`, ValueError for an invalid decision, SonorantError if the file cannot be read or written."""
+        """Write the decision `given` on a clip; None removes the decision. Raises ChangedError if the file's decision
+        is not `before`, ValueError if the decision is invalid, SonorantError if the file cannot be read or written."""
         decision = None if given is None else _parse(clip.name, given)
         if decision is not None:
             apply(clip.utterance, decision, self.sounds.seconds(clip.utterance))
@@ -101,7 +101,7 @@ class ReviewRequest(LocalRequest):
     largest = 50_000
 
     def get(self) -> None:
-        """Send the list of clips, a clip, its sound or its spectrogram."""
+        """Send the list of clips, or a clip's description, sound or spectrogram."""
         review, asked = self.server.review, _CLIP.fullmatch(unquote(self.path))
         clip = review.clips.get(asked[1]) if asked else None
         if self.path == "/clips":
@@ -116,8 +116,8 @@ class ReviewRequest(LocalRequest):
             self.send_json(HTTPStatus.OK, review.described(clip, review.decided().get(clip.name)))
 
     def post(self, asked: dict[str, Any]) -> None:
-        """Write a decision: {"clip", "before": the page's decision, "decision": the new one, or null to remove it}.
-        The response describes the clip. Status 409: the file has another decision."""
+        """Write a decision: {"clip", "before": the page's decision, "decision": the new one, or null to remove it}. The
+        response describes the clip. Status 409 means that the file contains a different decision."""
         review = self.server.review
         if asked.keys() != {"clip", "before", "decision"}:
             raise ValueError("the request must have clip, before and decision")
@@ -143,7 +143,7 @@ def _as_row(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def _parse(clip: str, given: Any) -> Decision:
-    """Parse a decision. Raises ValueError naming the fault."""
+    """Parse a decision. Raises ValueError describing the fault."""
     if not isinstance(given, dict) or not {"decision"} <= given.keys() <= _GIVEN.keys():
         raise ValueError(f"a decision must be an object with the key decision; allowed keys: {', '.join(_GIVEN)}")
     values = {key: value for key, value in given.items() if value is not None}

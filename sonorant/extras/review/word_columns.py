@@ -1,4 +1,4 @@
-"""Compare texts word by word: written with spoken, spoken with recognised."""
+"""Compare texts word by word: written with spoken words, and spoken with recognised words."""
 
 import re
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ _NOT_OF_A_WORD = re.compile(r"[^\w']+")
 
 @dataclass(frozen=True)
 class Token:
-    """A word of the written text with its punctuation."""
+    """A word of the written text, with punctuation."""
 
     text: str
     first: int | None
-    """Index of the token's first spoken word, or None."""
+    """Index of the token's first spoken word; None if it has none."""
     last: int | None
     doubt: float
-    """Maximum doubt of its spoken words, from 0 (certainly spoken) to 1."""
+    """Maximum doubt of the token's spoken words, from 0 (certainly spoken) to 1."""
 
 
 def tokens(text: str, words: Sequence[AuditedWord]) -> list[Token]:
-    """Split a written text at white space and find the spoken words of each part; "1999," has several."""
+    """Split a written text at white space and find the spoken words of each token; "1999," has several."""
     parts = text.split()
     places: list[tuple[int, int] | None] = [None] * len(parts)
     written, spoken = [plain(part) for part in parts], [plain(word.text) for word in words]
@@ -43,7 +43,7 @@ def _token(text: str, place: tuple[int, int] | None, words: Sequence[AuditedWord
 
 
 def differences(reference: str, heard: str) -> list[tuple[str, str]]:
-    """Return runs of words, each `same`, `other` (extra or different) or `missing`."""
+    """Return runs of words, each marked `same`, `other` (extra or different) or `missing`."""
     wanted, got = reference.split(), heard.split()
     matcher = SequenceMatcher(None, [plain(word) for word in wanted], [plain(word) for word in got], autojunk=False)
     stretches = []
@@ -56,5 +56,5 @@ def differences(reference: str, heard: str) -> list[tuple[str, str]]:
 
 
 def plain(word: str) -> str:
-    """Remove punctuation and case from a word."""
+    """Return a word in lower case, without punctuation."""
     return _NOT_OF_A_WORD.sub("", word).casefold()
