@@ -1,4 +1,4 @@
-"""Run a command in a Prefect run: log its output, and stop all its processes when it finishes."""
+"""Run a command in a Prefect run, log its output, and stop all its processes when it finishes."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from sonorant.errors import SonorantError
 TOKEN = "SONORANT_COMMAND"  # in the environment of all descendants, even those in other sessions (torchrun's workers)
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow after 30
 ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
-"""Prefixes of DVC's hints, which are not logged."""
+"""Prefixes of DVC's hints, which are left out of the log."""
 
 
 def failed(error: SonorantError) -> State[Any]:
@@ -41,8 +41,8 @@ def run_logged(
 ) -> None:
     """Run `command` in the folder `where`, with `extra` in its environment and this interpreter as `python`.
 
-    `check` is called about every second; its exceptions stop the command. Raises SonorantError with `what` and the
-    command's last error if the command fails.
+    `check` is called about every second; its exceptions stop the command. If the command fails, raises SonorantError
+    with `what` and the command's last error.
     """
     logger, errors = get_run_logger(), []
 
@@ -66,7 +66,7 @@ def run_command(
     environment: Mapping[str, str],
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `command` in its own session and pass each line of output to `say`.
+    """Run `command` in a new session and pass each line of output to `say`.
 
     Call in the main thread. If a signal handler or `check` raises, the command's processes get SIGTERM, and SIGKILL
     after `GRACE` seconds. Raises CommandFailed for a status other than 0.
@@ -115,7 +115,7 @@ def end_group(process: subprocess.Popen[bytes], token: str) -> None:
 
 
 def members(token: str) -> list[psutil.Process]:
-    """Return all running descendants of the command with this token."""
+    """Return all running processes whose environment contains `token`: the command and its descendants."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -139,7 +139,8 @@ def _signals_held() -> Iterator[None]:
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
-    """Yield lines and states of progress bars until the command exits, even if a descendant holds the pipe."""
+    """Yield the lines and progress bar updates of the command until it exits, even if a descendant keeps the pipe
+    open."""
     assert process.stdout is not None
     descriptor, text = process.stdout.fileno(), b""
     while True:

@@ -1,4 +1,4 @@
-"""`sonorant curve`: estimate whether more recordings would help, from trainings on fewer minutes."""
+"""`sonorant curve`: estimate whether more recordings would help, from training runs on fewer minutes."""
 
 import argparse
 from typing import Any

@@ -49,8 +49,8 @@ def main() -> None:
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """Return overrides for a family that differs from params.yaml, with its own registered model. Raises
-    SonorantError."""
+    """Return the overrides for `family`, including a registered model for it; none if params.yaml has this family.
+    Raises SonorantError if there are no settings for it."""
     if family is None:
         return None
     load_family(family)

@@ -22,27 +22,27 @@ class Pipeline:
     inputs: dict[str, tuple[Path, ...]]
     """Outputs of other stages that each stage reads."""
     params: dict[str, tuple[str, ...]]
-    """Sections and keys of params.yaml that each stage reads or dvc.yaml inserts."""
+    """Sections and keys of params.yaml that each stage depends on: those it reads, and those that dvc.yaml inserts."""
     outs: tuple[Path, ...]
     writes: dict[str, tuple[Path, ...]]
     """Outputs of each stage."""
     commands: dict[str, str]
     sources: tuple[Path, ...]
-    """Files that stages read and no stage writes."""
+    """Files that stages read but no stage writes."""
     cache: Path
-    """Absolute folder of DVC's cache."""
+    """Absolute path of DVC's cache."""
 
     def writer(self, file: Path) -> str | None:
         return next((name for name, outs in self.writes.items() if any(file.is_relative_to(out) for out in outs)), None)
 
     def settings_of(self, stage: str, keys: Iterable[str]) -> list[str]:
-        """Return the `keys` (section.key) that the stage depends on, directly or indirectly."""
+        """Return those of `keys` (section.key) that the stage depends on, directly or indirectly."""
         read = {name for each in (stage, *self.needs[stage]) for name in self.params[each]}
         return [key for key in keys if any(f"{key}.".startswith(f"{name}.") for name in read)]
 
     def order(self, wanted: Sequence[str] | None) -> list[str]:
         """Return the stages `wanted` (None means all) and their prerequisites in the order of `dvc repro`. Raises
-        SonorantError."""
+        SonorantError for an unknown stage."""
         wanted = self.stages if wanted is None else wanted
         for name in wanted:
             if name not in self.stages:
@@ -52,7 +52,7 @@ class Pipeline:
 
 
 def up_to_date(root: Path, stage: str) -> bool:
-    """Return whether the stage is up to date. Raises SonorantError if DVC refuses the project."""
+    """Return whether the stage is up to date. Raises SonorantError if DVC cannot read the project."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -64,7 +64,7 @@ def up_to_date(root: Path, stage: str) -> bool:
 
 
 def read_graph(root: Path) -> Pipeline:
-    """Read dvc.yaml in the folder `root`. Raises SonorantError if DVC refuses it."""
+    """Read dvc.yaml in the folder `root`. Raises SonorantError if DVC cannot read it."""
     from dvc.dependency import ParamsDependency
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

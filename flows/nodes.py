@@ -1,6 +1,6 @@
-"""Start, monitor and cancel the other nodes of a training, each a run of the deployment `train-node`.
+"""Start, monitor and cancel the other nodes of a training run, each of which is a run of the deployment `train-node`.
 
-Node 0 is the stage's process.
+Node 0 is the process of the stage.
 """
 
 import os
@@ -32,9 +32,9 @@ WORKER = "prefect worker start --pool sonorant-nodes --limit 1"
 ADDRESS = "SONORANT_NODE_ADDRESS"
 POLL_SECONDS = 2.0
 FINISH_SECONDS = 30.0
-"""Time limit for the other nodes to finish after the first."""
+"""Maximum seconds for the other nodes to finish after node 0."""
 CANCEL_SECONDS = 45.0
-"""Time limit for a cancelled node to stop; Prefect's worker gives its processes 30 seconds."""
+"""Maximum seconds for a cancelled node to stop; Prefect's worker gives its processes 30."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,28 +43,29 @@ class Nodes:
     shared: bool
     """Whether all nodes have the project under the same path; otherwise they fetch features from DVC's remote."""
     join_seconds: int
-    """Time limit for all nodes to join."""
+    """Maximum seconds for all nodes to join."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One node's part of a training; the parameter of its flow run."""
+    """One node's part of a training run; the parameter of the node's flow run."""
 
     stage: str
     rank: int
     count: int
     endpoint: str
-    """Address host:port of the first node."""
+    """host:port of the first node."""
     meeting: str
-    """Id of this attempt, which keeps nodes of other attempts out."""
+    """Id of this attempt, which excludes nodes of other attempts."""
     join_seconds: int
     commit: str
     """Commit of the first node's project."""
     folder: str | None = None
-    """The first node's project if shared; None means that the node copies its own project and fetches features."""
+    """Project folder of the first node, if shared; None means that the node copies its local project and fetches
+    features."""
     params: str = ""
     lock: str = ""
-    """Content of the first node's params.yaml and dvc.lock, for the node's copy."""
+    """Contents of the first node's dvc.lock, for the node's copy of the project."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -79,9 +80,9 @@ class Part:
 
 
 def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
-    """Return node 0's part of training `stage` in the folder `where` of the project `root`.
+    """Return node 0's part in training `stage` of the project `root` in the folder `where`.
 
-    Unless that folder is shared, push the stage's inputs to DVC's remote for the other nodes.
+    Unless the folder is shared, push the stage's inputs to DVC's remote for the other nodes.
     """
     if not nodes.shared:
         push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
@@ -103,9 +104,9 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
 
 @contextmanager
 def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
-    """Start the other nodes and yield a check to call often, which raises SonorantError if a node has failed.
+    """Start the other nodes and yield a function to call often, which raises SonorantError if a node has failed.
 
-    No node outlives the body: the nodes are awaited when it finishes and cancelled when it raises.
+    When the block finishes, wait for the nodes; when it raises, cancel them.
     """
     others = OtherNodes(first)
     try:
@@ -121,7 +122,7 @@ def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
 
 
 class OtherNodes:
-    """Flow runs of nodes 1, 2, ..."""
+    """Flow runs of all nodes but the first."""
 
     def __init__(self, first: Part) -> None:
         self._first = first
@@ -142,7 +143,7 @@ class OtherNodes:
         self._logger.info("%s waits for %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
 
     def check(self) -> None:
-        """Check the nodes at most every `POLL_SECONDS`. An unreachable server does not stop training."""
+        """Check the nodes, no more often than every `POLL_SECONDS`. An unreachable server does not stop training."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -161,12 +162,14 @@ class OtherNodes:
                     raise SonorantError(f"no worker started node {rank} in time (state {state.name}); {started}")
 
     def finish(self) -> None:
-        """Wait for the nodes to finish; cancel nodes that never joined, because training was already finished."""
+        """Wait for the nodes to finish. Cancel those that have not finished in time, such as nodes that never
+        joined."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """Cancel all nodes; after `patience` seconds, force their states, to free their slots in the pool."""
+        """Cancel all nodes. After `patience` seconds, force the state of the remaining ones, to free their slots in the
+        pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
             self._set(Cancelled(message="the node did not respond"), force=True)
@@ -201,8 +204,7 @@ class OtherNodes:
 
 def own_address() -> str:
     """Return SONORANT_NODE_ADDRESS, or this machine's address on the route to Prefect's server. Raises SonorantError if
-    that is loopback.
-    """
+    that is a loopback address."""
     named = os.environ.get(ADDRESS)
     if named:
         return named

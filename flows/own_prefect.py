@@ -1,4 +1,4 @@
-"""Settings of the temporary Prefect server for a flow started without `make serve`."""
+"""Settings of the temporary Prefect server that a flow uses without `make serve`."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ _ENVIRONMENT = {
 
 
 def use_own_prefect() -> None:
-    """Set variables that prefect reads on import, unless the environment has them, and create its folder."""
+    """Set the variables that prefect reads on import, unless they are set, and create the server's folder."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not create it

@@ -1,4 +1,4 @@
-"""The results of a pipeline run as text."""
+"""Format the results of a pipeline run as text."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,8 @@ def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """Return a row's title: the recordings, the vocoder's or codec's copy of them (key `vocoder`), or a variant."""
+    """Return a row's title: the recordings, a copy of them by the vocoder or codec (key `vocoder`), or a variant of the
+    voice."""
     waveform = load_family(metrics.get("family", "parallel")).waveform.title
     names = {"recordings": "the recordings", "vocoder": f"{waveform}'s copy of them"}
     return names.get(kind, f"the voice, {kind}")
@@ -84,7 +85,8 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[str, str]]:
-    """Return word errors and speaker recognition of the shipped variant by speaker, if it has several."""
+    """Return word errors and speaker recognition of the shipped variant for each speaker; no rows for a single
+    speaker."""
     found = metrics.get("speakers") or []
     recognised = (metrics.get("confusion") or {}).get(variant)
     own = {row["speaker"]: row for row in recognised} if isinstance(recognised, list) else {}

@@ -42,7 +42,7 @@ TRAINING = "train_"  # prefix of the stages that can use several machines
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Return whether the failure may be temporary: only exceptions may be; bad input is a state without one."""
+    """Return whether the failure may be temporary. Only exceptions may be; bad input returns a failed state instead."""
     return isinstance(state.data, Exception)
 
 
@@ -57,7 +57,7 @@ ACTION: dict[str, Any] = {
 }
 
 OWN = {"train_predictor", "train_waveform", "verify"}
-"""Stages that identify this project's pipeline."""
+"""Stages by which a dvc.yaml is recognised as this project's."""
 
 
 @flow(name="train-and-export")
@@ -132,7 +132,8 @@ def show_dashboard(scheduler: str | None) -> None:
 def run_stage(
     stage: str, where: str, execution: str, nodes: Nodes | None = None, scheduler: str | None = None
 ) -> State[Any] | None:
-    """Run one stage of the project in the folder `where` if outdated, a training on `nodes`; log its output."""
+    """Run one stage of the project in the folder `where` if it is outdated, and log its output. A training stage uses
+    `nodes`."""
     what = f"stage '{stage}'"
     command, folder, environment = stage_command(stage, Path(where), execution)
     environment |= {SCHEDULER: scheduler} if scheduler else {}
@@ -150,13 +151,13 @@ def run_stage(
 
 
 def alone_in(folder: Path) -> AbstractContextManager[None]:
-    """Wait for other flow runs in this folder; DVC would fail and suggest removing the other run's lock."""
+    """Wait for other flow runs in this folder, because DVC would fail and suggest removing their lock."""
     logger = get_run_logger()
     return locked(folder / ".dvc/tmp/flow.lock", lambda: logger.info("waiting for another run's stage in %s", folder))
 
 
 def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], Path, dict[str, str]]:
-    """Return command, folder and environment to run one outdated stage of the project in `folder`."""
+    """Return the command, folder and environment that run an outdated stage of the project in `folder`."""
     environment = {"SONORANT_EXECUTION": execution}
     if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
@@ -166,7 +167,7 @@ def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], 
 
 @task(task_run_name="register", **ACTION)
 def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
-    """Register the voice as a version of the model, or find its existing version."""
+    """Register the voice as a new version of the model, unless it is already a version."""
     root = Path(where)
     try:
         found = registering.register_files(
@@ -184,7 +185,7 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
 
 @task(task_run_name="promote", **ACTION)
 def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
-    """Make the version `champion` if it passes the gates of params.yaml; return their results."""
+    """Make the version `champion` if it passes the gates of params.yaml. Return the results of the gates."""
     try:
         verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
     except SonorantError as error:
@@ -196,15 +197,16 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Convert bad input to a failed state, which is not retried. If the store did not respond, raise to retry
-    (`ACTION`)."""
+    """Convert bad input to a failed state, which is not retried. If the store did not respond, raise the error, which
+    is retried (`ACTION`)."""
     if isinstance(error, TrackingUnavailable):
         raise error
     return Failed(message=str(error))
 
 
 def outcome(state: Any) -> Any:
-    """Return a task's result. Raises SonorantError with its message if it failed, else the original exception."""
+    """Return a task's result. If the task failed, raises SonorantError with its message, or the original exception if
+    there is none."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()
@@ -213,7 +215,7 @@ def outcome(state: Any) -> Any:
 def report(
     where: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Store the results as Prefect artifacts and return them."""
+    """Store the results as Prefect artifacts, and return them."""
     metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
     found = {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version}
     found |= verdict or {"gates": {}, "champion": False}

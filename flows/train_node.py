@@ -1,4 +1,4 @@
-"""Flow of each node after the first in a training on several machines."""
+"""Flow that runs each node after the first of a training run on several machines."""
 
 import platform
 import sys
@@ -34,9 +34,9 @@ def train_node(part: Part) -> Any:
 
 
 def own_copy(root: Path, part: Part) -> Path:
-    """Copy this node's project `root`, with the first node's settings and the features that its dvc.lock names.
+    """Copy this node's project `root`, with the first node's settings, and fetch the features in its dvc.lock.
 
-    Raises SonorantError if the project is at another commit or the features cannot be fetched.
+    Raises SonorantError if the project is at a different commit or the features cannot be fetched.
     """
     commit = origin_tags(root).get("git_commit", "unknown")
     if commit != part.commit:

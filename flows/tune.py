@@ -29,7 +29,8 @@ def main() -> None:
 
 
 def run_commands(prog: str, description: str, examples: str, add_commands: Callable[[Any], None]) -> None:
-    """Run a program. `add_commands` adds its commands to the subparsers; each sets `run` to its function."""
+    """Run a command-line program. `add_commands` adds its commands to the subparsers; each sets `run` to the function
+    to call."""
     parser = argparse.ArgumentParser(
         prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,7 +78,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def result_of(state: Any) -> Any:
-    """Return the result of a flow. Raises SonorantError with the flow's message if it failed."""
+    """Return the result of a flow. If it failed, raises SonorantError with its message."""
     if not state.is_completed():
         raise SonorantError(f"{state.message}")
     return state.result()

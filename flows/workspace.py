@@ -1,4 +1,4 @@
-"""Copies of the project with other settings that share its DVC cache and run directories."""
+"""Copies of the project that have different settings but share its DVC cache and run directories."""
 
 import configparser
 import difflib
@@ -19,11 +19,11 @@ from tasks import check_params, params
 
 SHARED = "runs"
 SIDE_BY_SIDE = Path("reports/families")
-"""Metrics of each family, shown in the reports of other families."""
+"""Folder of each family's metrics, which appear in the reports of other families."""
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Raise SonorantError for an override of a key that is not a setting of `file` (params.yaml)."""
+    """Raise SonorantError for an override whose key is not a setting in `file` (params.yaml)."""
     settings = all_settings(file)
     for key in overrides:
         here: Any = settings
@@ -44,7 +44,7 @@ def all_settings(file: Path) -> dict[str, Any]:
 
 
 def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Raise SonorantError for unknown keys, and for values that a stage would refuse."""
+    """Raise SonorantError for unknown keys, and for values that a stage would reject."""
     check_overrides(file, overrides)
     if not overrides:
         return check_params.check(file)
@@ -59,11 +59,11 @@ def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
-    """Copy the project `root` to `folder`, which is emptied first, with `overrides` ({"section.key": value}).
+    """Empty `folder` and copy the project `root` there, with `overrides` ({"section.key": value}).
 
-    The copy contains all files that git does not ignore and `SIDE_BY_SIDE`; links share `runs/`, ignored sources and
-    ignored paths in settings; paths outside the project become absolute. Returns `folder`. Raises SonorantError for an
-    unknown key or if `root` is not a git repository.
+    The copy contains `SIDE_BY_SIDE` and all files that git does not ignore. `runs/`, ignored source files and ignored
+    paths in settings are links to the original; paths outside the project become absolute. Returns `folder`. Raises
+    SonorantError for an unknown key or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
@@ -88,12 +88,13 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy the workspace's outputs in `SIDE_BY_SIDE` to `root`, except outputs of the project's stages."""
+    """Copy outputs in `SIDE_BY_SIDE` from the workspace to `root`, unless a stage of `root` writes them."""
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
-    """Parse overrides from a command line, each KEY=VALUE with a YAML value. Raises SonorantError."""
+    """Parse command-line overrides, each KEY=VALUE with a YAML value. Raises SonorantError naming `option` if one is
+    invalid."""
     overrides = {}
     for one in given:
         key, equals, value = one.partition("=")
@@ -129,7 +130,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
-    """Return absolute paths of settings of `file` that point outside the project."""
+    """Return the settings in `file` that are paths outside the project, made absolute."""
     return {key: str((root / value).resolve()) for key, value in _texts(file) if Path(value).parts[:1] == ("..",)}
 
 
@@ -138,7 +139,7 @@ def _texts(file: Path) -> list[tuple[str, str]]:
 
 
 def _named_paths(file: Path) -> list[Path]:
-    """Return settings of `file` that may be paths in the project."""
+    """Return the settings in `file` that may be paths in the project."""
     named = [Path(value) for _, value in _texts(file) if "/" in value and "://" not in value]
     return [path for path in named if not path.is_absolute() and ".." not in path.parts]
 
@@ -156,7 +157,7 @@ def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
 
 
 def edit(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Write `overrides` to params.yaml; all other lines, including comments, are unchanged."""
+    """Write `overrides` to params.yaml, keeping all other lines and comments."""
     yaml = ruamel.yaml.YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
@@ -173,13 +174,14 @@ def edit(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def _as_yaml(yaml: ruamel.yaml.YAML, value: Any) -> Any:
-    """Convert a value for ruamel: lists in one line, and 1.0e-05, because PyYAML reads 1e-05 as text."""
+    """Convert a value for ruamel: lists are on one line, and 1e-05 becomes 1.0e-05, because PyYAML reads 1e-05 as
+    text."""
     if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
         return yaml.load(text.replace("e", ".0e"))
     return yaml.load(json.dumps(value)) if isinstance(value, list | dict) else value
 
 
 def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted key and value of each leaf of nested mappings."""
+    """Yield the dotted key and value of each leaf of nested mappings."""
     for name, value in settings.items():
         yield from leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]

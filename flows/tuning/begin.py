@@ -1,4 +1,4 @@
-"""Check before any trial that all keys and figures of a search exist and have the right type."""
+"""Check, before any trial, that the keys and metrics of a search exist and have the right type."""
 
 from dataclasses import replace
 from functools import reduce
@@ -35,7 +35,7 @@ def begin(file: Path, trials: int | None = None, root: Path = Path()) -> TuningS
 
 
 def check_search(search: Search, graph: Pipeline, root: Path) -> None:
-    """Raise SonorantError for unknown keys and figures, wrong types, and keys that affect none of the figures."""
+    """Raise SonorantError for unknown keys and metrics, wrong types, and keys that affect none of the metrics."""
     file = root / "params.yaml"
     for settings in (search.space, search.fixed):
         check_overrides(file, settings)
@@ -59,7 +59,7 @@ def check_search(search: Search, graph: Pipeline, root: Path) -> None:
 
 
 def idle_sections(search: Search, root: Path) -> set[str]:
-    """Return sections of models that affect none of the figures, although their stages may run."""
+    """Return the sections of models that affect none of the metrics, even if their stages run."""
     family = load_family(params.load("voice", VoiceConfig, root / "params.yaml").family)
     at_work = {kind.name for kind in family.kinds}
     if {Figure(name).kind for name in (*search.objectives, *search.also)} == {family.predictor.name}:
@@ -68,7 +68,7 @@ def idle_sections(search: Search, root: Path) -> set[str]:
 
 
 def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
-    """Return settings by key that affect the figures and are equal in all trials."""
+    """Return the settings, by key, that affect the metrics and are the same in all trials."""
     stages = [Figure(name).stage(graph) for name in (*search.objectives, *search.also)]
     sections = all_settings(root / "params.yaml").items()
     flat = {f"{section}.{name}": value for section, values in sections for name, value in values.items()}

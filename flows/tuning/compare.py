@@ -1,4 +1,4 @@
-"""Compare a trial with the project's settings: train both again at full length with new seeds."""
+"""Compare a trial with the project's settings by training both again, at full length and with new seeds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,25 +17,26 @@ from sonorant.training.intervals import student_interval
 from tasks import params
 
 FIRST_SEED = 1001
-"""First seed of a comparison; no search uses it, because its trials have the seed of params.yaml."""
+"""First seed of a comparison; searches do not use it, because their trials have the seed of params.yaml."""
 OURS, DEFAULTS = "trial", "defaults"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Means of a figure of the trial and of the defaults, over the seeds complete for both."""
+    """Mean metric of the trial and of the defaults, over the seeds for which both are complete."""
 
     figure: str
     trial: float
     defaults: float
     low: float
     high: float
-    """End of the 95 % interval (`low`, `high`) of the mean difference trial - defaults, paired by seed."""
+    """Upper limit of the 95 % interval of the mean difference (trial - defaults), paired by seed."""
     seeds: int
 
 
 def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> TuningStudy:
-    """Create or resume a comparison with `seeds` trainings of the trial and of the defaults. Raises SonorantError."""
+    """Create or resume a comparison that trains the trial and the defaults `seeds` times each. Raises SonorantError for
+    fewer than 2 seeds."""
     from flows.graph import read_graph
     from flows.tuning.begin import base_of  # imports torch, not needed by `sonorant tune status`
 
@@ -55,8 +56,8 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
 
 
 def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
-    """Return settings that give this seed to all trainings of the voice's family, or only to the trainings of `figures`
-    if all are figures of trainings."""
+    """Return settings that give this seed to all models of the voice's family. If all of `figures` are metrics of
+    training, only their models get it."""
     asked = {Figure(name).kind for name in figures}
     if asked and None not in asked:
         return {f"train_{kind}.seed": seed for kind in sorted(filter(None, asked))}

@@ -1,6 +1,6 @@
 """A learning curve: the same training on some and on all minutes of the recordings, with several seeds.
 
-Its arms are a comparison as in `compare.py`: stored, shared by workers, resumable.
+Its arms form a comparison as in `compare.py`: stored, shared by workers, and resumable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,16 @@ from tasks import params
 
 KEY = "features.minutes"
 TUNED = "-tuned"
-"""Suffix of the size in a fine-tuned arm's name."""
+"""Suffix that marks the size in the name of a fine-tuned arm."""
 ALIKE = 0.99
-"""Fraction of all minutes above which a size is omitted."""
+"""Fraction of all minutes above which a size is omitted, because it hardly differs from all."""
 CHEAP: dict[str, Any] = {
     "quantize.method": "ptq",
     "verify.runtimes": ["onnxruntime"],
     "evaluate.latency_repeats": 3,
     "evaluate.hear": "fp32",
 }
-"""Default settings of every trial: fp32's figures need neither int8 training nor exact timing."""
+"""Default settings of every trial: metrics of fp32 need neither int8 training nor exact timing."""
 MEASURES = (
     Measure(
         name="intelligibility.fp32.above_recordings.wer",
@@ -104,9 +104,9 @@ def _source(trial: FrozenTrial) -> str:
 
 
 def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
-    """Return settings to fine-tune a registered voice, a bundle, or a project's folder `models`.
+    """Return settings that fine-tune a registered voice, a bundle, or the folder `models` of a project.
 
-    `changes`: further settings, each KEY=VALUE. Raises SonorantError for a setting without a value.
+    `changes`: additional settings, each KEY=VALUE. Raises SonorantError if one has no value.
     """
     family, folder = load_family(params.load("voice", VoiceConfig).family), Path(init_from)
     roles = {"predictor": family.predictor.name, "waveform": family.waveform.name}
@@ -117,7 +117,7 @@ def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
 
 
 def cheap(figures: Sequence[str]) -> dict[str, Any]:
-    """Return settings that skip work unneeded for `figures`."""
+    """Return settings that skip work that `figures` do not need."""
     if any("int8" in figure or figure.startswith(("speed.", "first_audio.", "memory.")) for figure in figures):
         return {"evaluate.hear": "all"}
     return CHEAP
@@ -129,7 +129,8 @@ def measures_of(study: TuningStudy) -> list[Measure]:
 
 
 def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]]:
-    """Return each figure's curve, or why it has none, and notes on omitted trials. Raises SonorantError."""
+    """Return the curve of each metric, or the reason why it has none, and notes on omissions. Raises SonorantError if
+    the study is not a learning curve."""
     if KEY not in study.search.space or not study.compares:
         raise SonorantError(f"study '{study.name}' is not a learning curve; see: sonorant tune status {study.name}")
     by_size = {size: trials for size, trials in _by_arm(study).items() if not size.endswith(TUNED)}
@@ -148,7 +149,8 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
 
 
 def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
-    """Return the source of the fine-tuned voices and the difference in each figure; empty without such voices."""
+    """Return the source of the fine-tuned voices and their advantage in each metric; both are empty without fine-tuned
+    voices."""
     by_arm = _by_arm(study)
     pairs = [(trials, by_arm[f"{size}{TUNED}"]) for size, trials in by_arm.items() if f"{size}{TUNED}" in by_arm]
     found: Tuned = {}
@@ -162,7 +164,7 @@ def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
 
 
 def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
-    """Return complete trials by size; fine-tuned trials are separate."""
+    """Return the complete trials of each size; fine-tuned ones have separate keys."""
     by_arm: dict[str, list[FrozenTrial]] = {}
     for trial in study.trials:
         if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
@@ -171,7 +173,7 @@ def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
 
 
 def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list[Point]:
-    """Return a figure's points, without sizes that lack it. Raises SonorantError if all lack it."""
+    """Return a metric's points, omitting sizes without it. Raises SonorantError if no size has it."""
     points: list[Point] = []
     why = ""
     for minutes, trials in sizes:
@@ -197,7 +199,8 @@ def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list
 def write_report(study: TuningStudy, more: float | None = None, report: Path = REPORT) -> list[str]:
     """Write `reports/curve.json` and `reports/curve.html`; return their conclusions.
 
-    `more`: further minutes to forecast, at most those recorded; None means `MORE` or fewer. Raises SonorantError.
+    `more`: additional minutes to forecast; None means `MORE`, or the recorded minutes if fewer. Raises SonorantError if
+    `more` is too large.
     """
     found, notes = curves_of(study)
     there = [curve.most for curve in found.values() if isinstance(curve, Curve)]

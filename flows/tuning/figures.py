@@ -1,7 +1,7 @@
-"""Figures (metrics) of trials, from a training or reports/metrics.json.
+"""Metrics of trials, from training or reports/metrics.json.
 
-`train_vocoder/validation/loss`: last point of a curve of the vocoder's training. `train_vocoder/core_seconds`: core
-seconds of its steps. `features/minutes`: minutes of training recordings. Any other name is a key of the metrics, such
+`train_vocoder/validation/loss`: last value that the vocoder's training logged. `train_vocoder/core_seconds`: core
+seconds of its steps. `features/minutes`: minutes of training recordings. Any other name is a key in metrics.json, such
 as `naturalness.fp32.dnsmos.ovrl`, with the interval `<key>_ci95`.
 """
 
@@ -32,7 +32,7 @@ Point = tuple[int, float]
 
 
 class NoFigure(SonorantError):
-    """The figure was not measured for this trial, or is not finite."""
+    """The trial did not measure the metric, or its value is not finite."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class Figure:
 
     @property
     def kind(self) -> str | None:
-        """Kind of model of a training's figure; otherwise None."""
+        """Kind of model whose training logs the metric; None for other metrics."""
         section, slash, _ = self.name.partition("/")
         return section.removeprefix("train_") if slash and section.startswith("train_") else None
 
     @property
     def curve(self) -> str:
-        """Name of the figure in the training's `metrics.jsonl`."""
+        """Name of the metric in `metrics.jsonl`."""
         return self.name.partition("/")[2]
 
     def stage(self, graph: Pipeline) -> str:
-        """Return the stage that measures the figure. Raises SonorantError if none does."""
+        """Return the stage that measures the metric. Raises SonorantError if none does."""
         if self.kind is not None and self.kind not in all_kinds():
             near = did_you_mean(f"train_{self.kind}", [f"train_{kind}" for kind in all_kinds()])
             raise SonorantError(f"figure '{self.name}': no such training{near}")
@@ -61,14 +61,14 @@ class Figure:
         return str(stage)
 
     def check(self, root: Path) -> None:
-        """Raise SonorantError if `root` has metrics of a finished run without this figure."""
+        """Raise SonorantError if metrics.json exists in `root` but lacks the metric."""
         if self.kind is None and self.name != MINUTES and (root / METRICS).exists():
             found_in(read_json(root / METRICS), self.name)
 
     def measure(self, where: Path) -> tuple[float, list[float] | None]:
-        """Return value and 95 % interval (or None) in the project `where`.
+        """Return the metric's value and 95 % interval (or None) in the project `where`.
 
-        Raises SonorantError for an unknown figure, NoFigure if this trial lacks it.
+        Raises SonorantError for an unknown metric, NoFigure if this trial did not measure it.
         """
         if self.kind:
             return self._of_training(where), None
@@ -105,7 +105,8 @@ def _minutes_in(features: Path) -> float:
 
 
 def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | None]:
-    """Return value and interval of the key `name`, "a.b.c"; parts may contain dots. Raises SonorantError."""
+    """Return the value and interval of the key `name` ("a.b.c", parts may contain dots). Raises SonorantError if it is
+    unknown."""
     values = dict(leaves(metrics))
     if name in values:
         interval = values.get(f"{name}_ci95")
@@ -126,7 +127,7 @@ def points_of(curves: Path, name: str) -> list[Point]:
 
 
 def live_points(figure: Figure, runs: Path, execution: str) -> list[Point]:
-    """Read the points of a figure logged so far by a pipeline execution's training in `runs`."""
+    """Read the points that the training of a pipeline execution has logged in `runs`."""
     for note in (runs / f"train_{figure.kind}").glob("*/tracking.json"):  # written before training starts
         if read_json(note).get("spec", {}).get("execution") == execution:
             rows = read_metrics(note.parent / "metrics.jsonl")

@@ -1,4 +1,4 @@
-"""Figures (metrics) of a trial by sentence, so that comparisons can pair the sentences."""
+"""Per-sentence metrics of a trial, so that comparisons can be paired by sentence."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,16 +9,17 @@ from sonorant.files import read_jsonl
 
 EVALUATION = METRICS.parent / "evaluation"
 NOT_SHORT = ("sentences", "held_out", "cut_words")
-"""Kinds of texts that are not short texts."""
+"""Groups in short_texts metrics that do not consist of short texts."""
 ROUNDED = 2e-3
-"""Maximum relative rounding error between a figure and its parts."""
+"""Maximum relative rounding error between a metric and the total of its parts."""
 
 Part = tuple[float, float]
-"""A sentence's part of a figure: sum and weight; the figure is the ratio of the totals."""
+"""A sentence's contribution to a metric (sum, weight); the metric is the ratio of the totals."""
 
 
 def details_of(where: Path, names: list[str]) -> dict[str, Any]:
-    """Return each figure of the project `where`: `value`, `ci95` or None, `parts` or None; or `not_run`, the reason."""
+    """Return each metric in the project `where` as `value`, `ci95` (or None) and `parts` (or None), or as `not_run`
+    with the reason."""
     found: dict[str, Any] = {}
     for name in names:
         try:
@@ -31,7 +32,7 @@ def details_of(where: Path, names: list[str]) -> dict[str, Any]:
 
 
 def parts_of(where: Path, name: str, value: float) -> list[Part] | None:
-    """Return the sentences' parts of a figure, or None if their file is missing or they do not add up to `value`."""
+    """Return each sentence's part of a metric, or None if their file is missing or they do not add up to `value`."""
     group, _, rest = name.partition(".")
     by, _, figure = rest.partition(".")
     file, read = ("short_texts.jsonl", _short_text) if group == "short_texts" else ("sentences.jsonl", _sentence)

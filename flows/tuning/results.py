@@ -1,4 +1,4 @@
-"""A study as text: trials, best trials, importance of settings."""
+"""Format a study as text: trials, best trials, importance of settings."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from flows.tuning.study import ALSO, ARM, ERROR, INTERVALS, SECONDS, SETTINGS, T
 from sonorant.errors import SonorantError
 
 ENOUGH = 10
-"""Minimum complete trials to compute importance."""
+"""Minimum number of complete trials for computing importance."""
 STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "running",
     TrialState.FAIL: "failed",
@@ -21,7 +21,7 @@ STATES = {
 
 
 def best_trials(study: TuningStudy) -> list[FrozenTrial]:
-    """Return the best trial; with several objectives, the Pareto front, sorted by the first objective."""
+    """Return the best trial, or the Pareto front sorted by the first objective if there are several."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if not complete:
         return []
@@ -32,7 +32,8 @@ def best_trials(study: TuningStudy) -> list[FrozenTrial]:
 
 
 def chosen(study: TuningStudy, number: int | None) -> FrozenTrial:
-    """Return trial `number`, or the best. Raises SonorantError if it is not complete, or if several are best."""
+    """Return trial `number`; None means the best. Raises SonorantError if it is not complete, or if several are
+    best."""
     best = best_trials(study)
     if number is not None:
         complete = {trial.number: trial for trial in study.trials if trial.state == TrialState.COMPLETE}
@@ -121,7 +122,7 @@ def difference_rows(found: Sequence[Difference], directions: Mapping[str, str]) 
 
 
 def importance(study: TuningStudy) -> str:
-    """Return the importance of each setting for the figures (PED-ANOVA, Watanabe et al. 2023)."""
+    """Return the importance of each setting for each metric (PED-ANOVA, Watanabe et al. 2023)."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if len(complete) < ENOUGH or len(study.search.space) < 2:
         return f"  {NOT_MEASURED} (requires {ENOUGH} complete trials and two settings; {len(complete)} are complete)"
@@ -138,7 +139,7 @@ def importance(study: TuningStudy) -> str:
 
 
 def changed(study: TuningStudy, trial: FrozenTrial) -> dict[str, Any]:
-    """Return a trial's settings of the space, by key."""
+    """Return the trial's values of the settings in the search space, by key."""
     return {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
 
 

@@ -1,4 +1,4 @@
-"""A search: settings to try and figures (metrics) to optimise, read from a file such as tuning/vocoder.yaml."""
+"""A search: settings to try and metrics to optimise, read from a file such as tuning/vocoder.yaml."""
 
 import json
 import math
@@ -17,20 +17,20 @@ from tasks import params
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3
-"""Significant digits of a tried float, for readability in params.yaml."""
+"""Significant digits of the floats to try; few keep params.yaml readable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """Values to try for one setting: `choices`, or a range from `low` to `high`."""
+    """Values to try for one setting: `choices`, or the range from `low` to `high`."""
 
     choices: list[Any] | None = None
-    """Values of any type, including lists."""
+    """Values to choose from, of any type, including lists."""
     low: float | None = None
     high: float | None = None
-    """Upper end of the range, inclusive."""
+    """Upper limit of the range, inclusive."""
     step: float | None = None
-    """Distance between values, from `low`; default for integers: 1."""
+    """Spacing of the values, starting at `low`; defaults to 1 for integers."""
     log: bool = False
     """Whether the scale is logarithmic, as for a learning rate."""
 
@@ -69,20 +69,20 @@ class Values:
 
     @property
     def ends(self) -> list[Any]:
-        """Values to check the setting's type with."""
+        """Values for checking the setting's type."""
         return self.choices if self.choices is not None else [self.low, self.high]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """Settings to stop trials early that are worse than the median of earlier trials at the same step."""
+    """Rule for stopping trials early that are worse than the median of earlier trials at the same step."""
 
     by: str
-    """Loss of a training to compare by, such as train_vocoder/validation/loss."""
+    """Training loss to compare, such as train_vocoder/validation/loss."""
     first_step: int = 1
     """First step at which a trial may be stopped."""
     first_trials: int = 5
-    """Trials that are never stopped, to compare with."""
+    """Number of first trials that are never stopped, because others are compared with them."""
 
     def __post_init__(self) -> None:
         if self.first_step < 1 or self.first_trials < 1:
@@ -92,19 +92,18 @@ class Pruning:
 @dataclass(frozen=True, kw_only=True)
 class Search:
     study: str
-    """Name of the study that stores the trials."""
     objectives: dict[str, Direction]
-    """Figures to optimise (`figures.py`) with their directions; several give a Pareto front."""
+    """Direction of each metric to optimise (`figures.py`); several metrics give a Pareto front."""
     also: list[str] = field(default_factory=list)
-    """Figures that are only recorded."""
+    """Metrics that are only recorded."""
     space: dict[str, Values]
     """Values to try by key, such as train_vocoder.learning_rate."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """Settings of every trial, such as fewer steps."""
     trials: int = 30
-    """Total number of trials; the first has the project's settings if the space contains them."""
+    """Total number of trials. The first uses the project's settings if the space contains them."""
     seed: int = 1
-    """Seed of the sampler; with one worker, a search is reproducible."""
+    """Seed of the sampler; a search with one worker is reproducible."""
     sampler: Literal["tpe", "nsga2", "random", "grid"] = "tpe"
     prune: Pruning | None = None
 
@@ -121,11 +120,11 @@ class Search:
             self.grid()
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
-        """Return Optuna's choice for the trial and the fixed settings, by key."""
+        """Return the values that Optuna suggests for the trial and the fixed settings, by key."""
         return {key: values.suggest(trial, key) for key, values in self.space.items()} | self.fixed
 
     def grid(self) -> dict[str, list[Any]]:
-        """Return all values by key. Raises ValueError for a range without steps."""
+        """Return all values of each key. Raises ValueError for a range without steps."""
         found: dict[str, list[Any]] = {}
         for key, values in self.space.items():
             if values.choices is not None:
@@ -142,12 +141,12 @@ class Search:
 
     @property
     def count(self) -> int:
-        """Total trials, at most the points of a grid."""
+        """Total number of trials; for a grid, no more than its points."""
         return min(self.trials, math.prod(map(len, self.grid().values()))) if self.sampler == "grid" else self.trials
 
 
 def read_search(file: Path) -> Search:
-    """Read a search's file. Raises SonorantError naming file and key."""
+    """Read the file of a search. Raises SonorantError naming file and key."""
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -164,7 +163,7 @@ def _directed(objectives: Any) -> bool:
 
 
 def check_types(search: Search) -> None:
-    """Raise SonorantError for a value that is not of its setting's type."""
+    """Raise SonorantError if a value does not have its setting's type."""
     tried = [(key, value) for key, values in search.space.items() for value in values.ends]
     for key, value in [*tried, *search.fixed.items()]:
         kind = _type_of(key)
@@ -177,7 +176,7 @@ def check_types(search: Search) -> None:
 
 
 def _type_of(key: str) -> Any:
-    """Return the declared type of a setting, or Any for a key inside a setting."""
+    """Return the declared type of a setting, or Any for a key nested in a setting."""
     section, *names = key.split(".")
     known = section in params.sections() and len(names) == 1
     return typing.get_type_hints(params.owner(section)).get(names[0], Any) if known else Any
@@ -189,7 +188,7 @@ def is_whole(key: str) -> bool:
 
 
 def coded(value: Any) -> Any:
-    """Convert a choice for Optuna: lists become JSON."""
+    """Convert a choice to a type that Optuna supports: lists become JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 

@@ -1,4 +1,4 @@
-"""Sizes of a learning curve, its defaults, and the state of its recordings, without slow imports."""
+"""Sizes of a learning curve, its defaults, and a hash of its recordings; imports quickly."""
 
 import hashlib
 from pathlib import Path
@@ -9,11 +9,11 @@ from tasks import params
 
 ALL = "all"
 SIZES = "5,10,20,40"
-"""Default sizes in minutes, in addition to all minutes."""
+"""Default sizes in minutes; all minutes are always included."""
 STUDY = "curve"
 REPORT = Path("reports/curve.json")
 MORE = 20.0
-"""Default further minutes to forecast."""
+"""Default number of additional minutes to forecast."""
 
 
 def read_sizes(text: str) -> list[float]:
@@ -33,7 +33,7 @@ def corpus_path(root: Path) -> Path:
 
 
 def files_below(folder: Path) -> str:
-    """Return the number and a hash of the files, to detect added recordings."""
+    """Return the number of files and a hash that changes if recordings are added."""
     files = sorted(path for path in ([folder] if folder.is_file() else folder.rglob("*")) if path.is_file())
     listed = "".join(f"{path.relative_to(folder.parent)} {path.stat().st_size}\n" for path in files)
     return f"{len(files)} files, {hashlib.sha256(listed.encode()).hexdigest()[:8]}"

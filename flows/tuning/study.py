@@ -1,4 +1,4 @@
-"""The study of a search in Optuna's storage: create or resume it, count its trials, run the next trial."""
+"""The study of a search in Optuna's storage: create or resume it, count its trials, run the next one."""
 
 import json
 import os
@@ -20,36 +20,37 @@ from sonorant.files import locked, parse_checked
 from sonorant.registry.tracking.mlflow_store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"
-"""Environment variable with the storage's address, which may contain a password."""
+"""Environment variable with the URL of the storage, which may contain a password."""
 LOCKS = Path("runs/tuning")
 HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
-"""Seconds between a worker's heartbeats; a worker without one for three times as long is considered dead."""
+"""Seconds between a worker's heartbeats; a worker without one for three times as long counts as dead."""
 RETRIES = 5
-"""Maximum repetitions of a dead worker's trial."""
+"""Maximum number of repetitions of a trial whose worker died."""
 WORTH = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-"""States of trials for which a study is kept."""
+"""States of trials that make a study worth continuing."""
 HOPELESS = 3
-"""Failed trials after which a study without success is aborted."""
+"""Number of failed trials after which a study without success is aborted."""
 SEARCH, BASE, DEFAULTS, COMPARES = "search", "base", "defaults", "compares"
 """Names of a study's attributes."""
 AGAIN = "retry_history"
-"""Name of a trial's attribute in Optuna: numbers of the trials that it repeats."""
+"""Name of Optuna's attribute of a trial that lists the trials it repeats."""
 SETTINGS, ERROR, SECONDS = "settings", "error", "seconds"
-"""Names of a trial's attributes: settings by key, why it failed, seconds."""
+"""Names of a trial's attributes: settings by key, reason for failure, duration in seconds."""
 INTERVALS, ALSO, ARM, DETAILS = "intervals", "also", "arm", "details"
-"""Names of a trial's attributes: intervals of its values or null, further figures by name, and in a comparison its arm
-and all figures by sentence (`parts.details_of`)."""
+"""Names of a trial's attributes: interval of each value (or null), additional metrics by name; in a comparison also its
+arm and all metrics per sentence (`parts.details_of`)."""
 
 warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and constant_liar; the lock pins Optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 class TrialFailed(SonorantError):
-    """Only this trial failed, because its settings contradict each other or it diverged."""
+    """Only this trial failed, because its settings contradict each other or training diverged."""
 
 
 def open_storage(folder: Path = Path()) -> RDBStorage:
-    """Open SONORANT_TUNING_STORAGE, or runs/tuning.db of the project. Raises SonorantError."""
+    """Open the storage at SONORANT_TUNING_STORAGE, or runs/tuning.db in the project. Raises SonorantError if it is
+    unreachable."""
     address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
     sqlite = address.startswith("sqlite")
     (folder / "runs").mkdir(exist_ok=True)
@@ -75,11 +76,11 @@ class TuningStudy:
         self.study = study
         self.search: Search = parse_checked(study.user_attrs[SEARCH], Search, Path(study.study_name))
         self.defaults: dict[str, Any] = study.user_attrs[DEFAULTS]
-        """The project's values of the space's keys at the start of the study."""
+        """The project's values of the keys in the space when the study started."""
 
     @property
     def compares(self) -> bool:
-        """Whether the trials are predefined (`compare.py`, `curve.py`) instead of sampled."""
+        """Whether the trials are predefined (`compare.py`, `curve.py`), not sampled."""
         return COMPARES in self.study.user_attrs
 
     @property
@@ -96,18 +97,18 @@ class TuningStudy:
         return {number: trial.number for trial in self.trials for number in trial.system_attrs.get(AGAIN, [])}
 
     def left(self) -> int:
-        """Return the number of trials not started; repeated trials count once."""
+        """Return the number of trials still to start; a trial and its repetitions count once."""
         trials = self.trials
         waiting = sum(trial.state == TrialState.WAITING for trial in trials)
         begun = len(trials) - waiting - len(self.again)
         return waiting if self.compares else max(waiting, self.search.count - begun)
 
     def at_work(self) -> int:
-        """Return the number of running trials."""
         return sum(trial.state == TrialState.RUNNING for trial in self.trials)
 
     def raise_if_hopeless(self) -> None:
-        """Raise SonorantError if all trials fail, or the last trials with the same error, such as a full disk."""
+        """Raise SonorantError if all trials failed, or the last ones failed with the same error, such as a full
+        disk."""
         errors = [trial.user_attrs[ERROR] for trial in self.trials if ERROR in trial.user_attrs]
         if len(errors) >= HOPELESS and not any(trial.state in WORTH for trial in self.trials):
             raise SonorantError(f"study '{self.name}': all {len(errors)} trials failed; correct the cause: {errors[0]}")
@@ -119,10 +120,10 @@ class TuningStudy:
             )
 
     def next_trial(self, run: Callable[[Trial, dict[str, Any]], Sequence[float]]) -> bool:
-        """Run one more trial with `run(trial, settings) -> values`; return false if none is left.
+        """Run one more trial with `run(trial, settings) -> values`; return False if none is left.
 
-        TrialPruned and TrialFailed stop the trial. The next call of any worker repeats an interrupted trial or that of
-        a dead worker. Other errors stop the search.
+        TrialPruned and TrialFailed end only the trial. An interrupted trial, or that of a dead worker, is repeated by
+        the next call in any worker. Other errors stop the search.
         """
         with ExitStack() as claim:
             # Workers on machines without a shared disk may each start one trial too many.
@@ -166,7 +167,7 @@ class TuningStudy:
         return True
 
     def _settings_of(self, trial: Trial) -> dict[str, Any]:
-        """Return settings by key: those of the arm or of the repeated trial, or the sampler's choice."""
+        """Return settings by key: those of the arm, those of the repeated trial, or the sampler's choice."""
         if SETTINGS not in trial.user_attrs:
             trial.set_user_attr(SETTINGS, self.search.suggest(trial))
         return dict(trial.user_attrs[SETTINGS])
@@ -204,9 +205,8 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
 
 
 def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]) -> TuningStudy:
-    """Create or resume a study of predefined trials: `arms` maps names to settings; `search` sets the figures. Failed
-    trials are added again. Raises SonorantError if the study was started with another `base`.
-    """
+    """Create or resume a study of predefined trials. `arms`: settings of each arm by name; `search`: the metrics.
+    Failed trials are added again. Raises SonorantError if the study was started with a different `base`."""
     compares, storage = search.study, open_storage()
     search = replace(search, study=name, fixed={}, prune=None)
     with locked(LOCKS / f"{name}.lock"):
@@ -252,7 +252,7 @@ def _check_base(name: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 def sampler_of(search: Search, number: int) -> optuna.samplers.BaseSampler:
-    """Return the sampler for trial `number`, which is part of the seed, so that workers draw different trials."""
+    """Return the sampler for trial `number`. Its seed depends on `number`, so that workers draw different trials."""
     seed = 10007 * search.seed + number
     samplers: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
         "grid": lambda: optuna.samplers.GridSampler(search.grid(), seed=search.seed),

@@ -38,10 +38,9 @@ class TrialWork:
         self.figures = [Figure(name) for name in search.objectives]
         self.where = root / "runs" / "workspaces" / f"{study}-{trial.number}"
         self.also: dict[str, float] = {}
-        """Figures in addition to the objectives."""
         self._reported: set[int] = set()
         self._last_step: int | None = None
-        """Last step, at which pruning saves nothing."""
+        """Last training step, at which pruning would save nothing."""
 
     def run(self) -> Values:
         """Run the trial as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if every trial would
@@ -72,7 +71,7 @@ class TrialWork:
         return ended[0]
 
     def _tracked(self, execution: str) -> Values:
-        """Run the trial in an MLflow run below the study's, with the stages' runs below it."""
+        """Run the trial in an MLflow run, the parent of its stages' runs and a child of the study's run."""
         started, status, why = time.monotonic(), "KILLED", ""
         values: Values = ()
         open_trial(self.study, self.trial.number, execution, self.settings)
@@ -122,14 +121,15 @@ class TrialWork:
         return tuple(value for value, _ in measured)
 
     def _watch(self, stage: str, graph: Pipeline, execution: str) -> Callable[[], None]:
-        """Return a check to call every second while the stage runs, which may raise TrialPruned."""
+        """Return a function to call every second while the stage runs; it may raise TrialPruned."""
         if self.search.prune is None or self._pruned_stage(graph) != stage:
             return lambda: None
         figure, runs = Figure(self.search.prune.by), self.where / "runs"
         return lambda: self._report(live_points(figure, runs, execution))
 
     def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
-        """Report the remaining points: the last ones, or all if training came from the cache."""
+        """Report points that were not reported during training: the last ones, or all if the model came from the
+        cache."""
         if self.search.prune is not None and self._pruned_stage(graph) == stage:
             curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
             self._report(points_of(curves, Figure(self.search.prune.by).curve))
@@ -180,7 +180,8 @@ def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], Non
 
 @contextmanager
 def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Prevent other workers here from running the same stage with the same settings, which DVC then caches."""
+    """Keep other workers on this machine from running the stage with the same settings at the same time; they then use
+    DVC's cache."""
     touched = graph.settings_of(stage, sorted(settings))
     text = json.dumps([stage, {key: settings[key] for key in touched}])
     lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]

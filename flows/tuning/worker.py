@@ -1,4 +1,4 @@
-"""Workers of a study: processes, on one or more machines with its storage, that run trials until none is left."""
+"""Workers of a study: processes, on one or more machines that share its storage, that run trials until none is left."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from sonorant.registry.tracking.mlflow_store import store_uri
 from tasks.stage import run
 
 LOOK = 5.0
-"""Seconds between checks whether other workers died during the last trials."""
+"""Seconds between checks for workers that died during the last trials."""
 
 
 @flow(name="tune")
@@ -45,7 +45,7 @@ def tune(search: str, trials: int | None = None, workers: int = 1) -> Any:
 
 @flow(name="tune-compare")
 def compare(study: str, workers: int = 1) -> Any:
-    """Run the comparison `study` (flows/tuning/compare.py) until all its trainings are complete."""
+    """Run the comparison `study` (flows/tuning/compare.py) until all its training runs are complete."""
     try:
         run_workers(study, workers)
         return study
@@ -90,7 +90,7 @@ def curve(
 
 
 def run_workers(study: str, count: int) -> None:
-    """Run `count` workers on this machine until no trial is left; call in a flow run.
+    """Run `count` workers on this machine until no trial is left; requires a flow run.
 
     Raises SonorantError if trials are left because workers failed or were killed.
     """
@@ -130,7 +130,7 @@ def run_workers(study: str, count: int) -> None:
 
 
 def end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Stop the workers, which return their trials first."""
+    """Stop the workers; each returns its trial to the study first."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + GRACE + 15
@@ -142,7 +142,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def share(things: list[Any], number: int, count: int) -> list[Any]:
-    """Return worker `number`'s share of `things` among `count` workers; too few things are shared."""
+    """Return the part of `things` for worker `number` of `count`; workers share a thing if there are too few."""
     return things[number::count] or [things[number % len(things)]]
 
 
@@ -154,7 +154,8 @@ def visible_gpus() -> list[str]:
 
 
 def work(name: str) -> None:
-    """Run trials, including those of workers that die, until none is left. Raises SonorantError."""
+    """Run trials, including those of workers that die, until none is left. Raises SonorantError for errors that affect
+    all trials."""
     root, study = Path.cwd(), load_study(open_storage(), name)
     end_cleanly_on_sigterm()  # again, since Prefect forwards the signal after a stopped trial
     while True:
