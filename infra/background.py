@@ -28,12 +28,12 @@ START_SECONDS, STOP_SECONDS = 400.0, 35.0
 
 @dataclass(frozen=True)
 class Background:
-    """Servers whose process ids (`<name>.json`) and output (`<name>.log`) are in one folder."""
+    """Servers whose process ids (`<name>.json`) and output (`<name>.log`) are in a folder."""
 
     folder: Path
 
     def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a server that outlives this process, after ending processes of a killed one, which would occupy the
+        """Start a server that outlives this process. First end any processes of a killed one, which would occupy the
         port."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.end_orphans(name)
@@ -50,7 +50,7 @@ class Background:
         write_json(self.folder / f"{name}.json", {"pid": child.pid, "begun": begin_of(child.pid)})
 
     def alive(self, name: str) -> psutil.Process | None:
-        """Return the server's process if it runs, identified by pid and start time."""
+        """Return the server's process if it is running, identified by pid and start time."""
         known = self._known(name)
         if known is None:
             return None
@@ -90,10 +90,11 @@ class Background:
             _end(left, left, signal.SIGTERM)
 
     def _orphans(self, name: str) -> list[psutil.Process]:
-        """Return processes in the session that `launch` created for a dead server; the session id is its pid.
+        """Return the processes left by a dead server: those in the session that `launch` created, whose id is the
+        server's pid.
 
-        While one of them runs, no other process can get that pid. So if a process has it, all of them exited, as they
-        did if the machine or container (process 1) started after the server.
+        While one of them runs, no new process can get that pid. So none is left if a different process has it, or if
+        the machine or container (process 1) started after the server.
         """
         known, first = self._known(name), begin_of(1)
         if known is None or first is None or self.alive(name):
@@ -109,7 +110,8 @@ class Background:
 
 
 def begin_of(pid: int) -> list[Any] | None:
-    """Return boot id and start of a process in ticks since boot, independent of the clock, or None if it is absent."""
+    """Return a process's boot id and start in ticks since boot, which clock changes do not affect; None if there is no
+    such process."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -124,7 +126,7 @@ def _in_session(process: psutil.Process, number: int) -> bool:
 
 
 def _end(signalled: Sequence[psutil.Process], awaited: Sequence[psutil.Process], stop_signal: signal.Signals) -> None:
-    """Signal processes; kill those of `awaited` that run after STOP_SECONDS."""
+    """Signal processes; kill those of `awaited` that still run after STOP_SECONDS."""
     for each in signalled:
         with suppress(psutil.Error):
             each.send_signal(stop_signal)
@@ -136,7 +138,7 @@ def _end(signalled: Sequence[psutil.Process], awaited: Sequence[psutil.Process],
 
 
 def call(command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run a client command. Raises SonorantError with its last line of output if it fails."""
+    """Run a client command. If it fails, raises SonorantError with its last line of output."""
     done = subprocess.run(
         command, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -159,7 +161,7 @@ def answers(url: str) -> bool:
 
 
 def port_from_environment(variable: str, default: int) -> int:
-    """Read a port from a variable. Raises SonorantError if it is not a port number."""
+    """Read a port from an environment variable. Raises SonorantError if it is not a port number."""
     text = os.environ.get(variable) or str(default)
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise SonorantError(f"{variable}: '{text}' is not a port; give a number from 1 to 65535")
@@ -167,7 +169,7 @@ def port_from_environment(variable: str, default: int) -> int:
 
 
 def check_free(port: int, variable: str, command: str) -> None:
-    """Raise SonorantError if a loopback port is in use, naming the variable that sets it."""
+    """Raise SonorantError if a loopback port is in use, naming the variable that changes it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -45,7 +45,7 @@ def start() -> None:
 
 
 def launch_all(prefect_url: str, mlflow_url: str) -> None:
-    """Launch the servers, then the worker, which needs them."""
+    """Launch the servers, then the worker, which depends on them."""
     addresses = {"PREFECT_API_URL": f"{prefect_url}/api", "MLFLOW_TRACKING_URI": mlflow_url}
     environment = {
         **os.environ,

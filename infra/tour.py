@@ -37,7 +37,7 @@ WORKSPACES = Path("runs/workspaces")
 """Copies of the project for runs with other settings, in folders named after run ids."""
 TEXT = "Good morning. This is the champion."
 OTHER = {"train_acoustic.seed": 2}
-"""Settings of the second voice: the same training from other initial weights."""
+"""Settings of the second voice: the same training with different initial weights."""
 PATIENCE = 120.0
 """Maximum seconds for the server to switch to a new champion."""
 
@@ -71,7 +71,8 @@ def walk() -> None:
 
 @contextmanager
 def platform() -> Iterator[None]:
-    """Run the platform with this process signed in. Servers that ran before keep running."""
+    """Run the platform within the block, with this process signed in. Servers that were already running keep
+    running."""
     here = Platform.here()
     found = [name for name in NATIVE if here.servers.alive(name)]
     tell(START + (f"; already running: {', '.join(found)}" if found else ""))
@@ -85,7 +86,7 @@ def platform() -> Iterator[None]:
 
 
 def deployed(model: str, overrides: dict[str, Any]) -> int:
-    """Run the deployment; return the version of its voice, which an earlier tour may have registered."""
+    """Run the deployment. Return the version of the resulting voice, which an earlier tour may have registered."""
     words = ["deployment", "run", "train-and-export/local"]
     words += ["--param", f"overrides={json.dumps(overrides)}"] if overrides else []
     tell(f"prefect {' '.join(words)}")
@@ -98,7 +99,7 @@ def deployed(model: str, overrides: dict[str, Any]) -> int:
 
 
 def reign(model: str, version: int) -> None:
-    """Make a version champion by moving the aliases, if the gates rejected it."""
+    """Make a version champion by moving the aliases, unless it already is."""
     aliases = client().get_registered_model(model).aliases
     if int(aliases.get("champion", 0)) != version:
         tell(f"the gates rejected version {version}; the tour moves the aliases itself")
@@ -122,7 +123,7 @@ def speak(url: str, number: int) -> bytes:
 
 
 def spoken_anew(url: str, before: bytes, number: int) -> bytes:
-    """Repeat `speak` until the sound differs. Raises SonorantError if it does not in time."""
+    """Repeat `speak` until the audio differs from `before`. Raises SonorantError if it does not in time."""
     deadline = time.monotonic() + PATIENCE
     while (sound := speak(url, number)) == before:
         if time.monotonic() > deadline:

@@ -1,11 +1,11 @@
-"""Back up and restore the platform: databases with pg_dump, objects of the S3 store with S3.
+"""Back up and restore the platform: databases with pg_dump, objects of the S3 store with its API.
 
     python -m infra.platform.backup save backups/monday
     python -m infra.platform.backup restore backups/monday
 
-Databases are saved first, so that the backup contains all objects they refer to. A restore first checks the whole
-backup, and includes the secrets that MLflow's data requires. If libpq's and S3's variables are set, as in the service
-`backup` of compose.yaml, they locate the stores; the default is the platform of `make serve STACK=full`.
+Databases are saved first, so that the backup contains all objects that they refer to. A restore first checks the whole
+backup, and also restores the secrets that MLflow's data requires. If libpq's and S3's variables are set, as in the
+service `backup` of compose.yaml, they locate the stores; the default is the platform of `make serve STACK=full`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
 
     Args:
         environment: libpq's and S3's variables.
-        secrets: also saved, at least OF_DATA, because the data contains the hash of MLflow's password.
+        secrets: saved too; at least OF_DATA, because the data depends on them.
 
     Raises SonorantError if the folder exists, or a store does not respond.
     """
@@ -65,13 +65,13 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
 
 
 def content_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of a backup except CONTENT, by relative path."""
+    """Return the SHA-256 of each file of a backup except CONTENT, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CONTENT)
     return {str(path.relative_to(folder)): sha256_file(path) for path in files}
 
 
 def checked(folder: Path) -> Path:
-    """Return `folder` if it is a complete backup. Raises SonorantError naming the first changed file."""
+    """Return `folder` if it is a complete backup. Raises SonorantError naming the first missing or changed file."""
     if not (folder / CONTENT).is_file():
         raise SonorantError(f"{folder} is not a backup: {CONTENT} is missing; give the folder of a backup")
     known, found = read_json(folder / CONTENT), content_of(folder)
@@ -82,9 +82,9 @@ def checked(folder: Path) -> Path:
 
 
 def restore(folder: Path, environment: Mapping[str, str]) -> None:
-    """Restore databases and objects; other objects are kept.
+    """Restore databases and objects, keeping objects that are not in the backup.
 
-    Databases are restored under temporary names and replace the current ones together at the end, so a failed restore
+    Databases are restored under temporary names and replace the current ones together at the end. So a failed restore
     changes none, and tables added by an upgrade do not block it. Raises SonorantError if a store does not respond.
     """
     try:
@@ -119,14 +119,14 @@ def restore_objects(folder: Path, environment: Mapping[str, str]) -> None:
 
 
 def inside(top: Path, key: str) -> Path:
-    """Return the path of an object in `top`. Raises SonorantError for a key that points outside."""
+    """Return the path in `top` of an object. Raises SonorantError if the key points outside."""
     if ".." in key.split("/") or key.startswith("/"):
         raise SonorantError(f"object key '{key}' points outside its bucket's folder; remove the object")
     return top / key
 
 
 def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> None:
-    """Run a PostgreSQL client, natively in the server's version. Raises SonorantError if it fails."""
+    """Run a PostgreSQL client; without containers, in the server's version. Raises SonorantError if it fails."""
     own = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
     data = Path(environment["PGDATA"]) if "PGDATA" in environment else None
     command = [postgres_program(program, data), *words]
@@ -137,7 +137,7 @@ def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> 
 
 @contextmanager
 def natively(platform: Platform) -> Iterator[dict[str, str]]:
-    """Yield variables of the platform of `make serve STACK=full`, whose stores run within the block."""
+    """Start the stores of the platform of `make serve STACK=full` within the block, and yield their variables."""
     with platform.running(STORES):
         words = platform.words()
         variables = {**SERVICES["databases"].environment, **S3_CLIENT}
@@ -154,7 +154,7 @@ def save_natively(folder: Path, platform: Platform) -> None:
 
 
 def restore_natively(folder: Path, platform: Platform) -> None:
-    """Restore data with its secrets, or with all secrets if the platform's folder is lost."""
+    """Restore the data and its secrets; if the platform's folder is lost, all secrets."""
     running = [name for name in SERVICES if name not in STORES and platform.servers.alive(name)]
     if running:
         raise SonorantError(f"{', '.join(running)} would write during the restore; stop the platform first: make stop")

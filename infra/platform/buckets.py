@@ -49,7 +49,7 @@ def client(environment: Mapping[str, str] = os.environ) -> Any:
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Convert errors of the store to a one-line SonorantError that names `what` and the remedy."""
+    """Convert errors of the store to a one-line SonorantError that contains `what` and the remedy."""
     try:
         yield
     except ClientError as error:
@@ -61,7 +61,7 @@ def answering(what: str) -> Iterator[None]:
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """Ignore a missing object within the block."""
+    """Ignore errors about a missing object within the block."""
     try:
         yield
     except ClientError as error:

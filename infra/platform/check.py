@@ -46,7 +46,7 @@ def check_bucket(name: str) -> str:
 
 
 def get(url: str, sign_in: str, variables: str) -> object:
-    """Return the JSON at an address with a sign-in. Raises SonorantError if the request fails."""
+    """Return the JSON at `url`. `sign_in`: user:password."""
     header = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=10) as reply:

@@ -28,11 +28,12 @@ HEADER = """\
 """
 SIGN_IN = "/etc/mlflow/sign_in.ini"
 POSTGRES_VERSION = "15.14-bookworm"
-"""Major version of Debian 12, which tests use and whose clients the image contains."""
+"""Version of the PostgreSQL image. Its major version is Debian 12's, which tests use and whose clients are in the
+platform's image."""
 OWNER = "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}"
-"""Owner of the host's folders: project and backups."""
+"""User and group that own the host's folders: project and backups."""
 OWNER_IN_IMAGE = "1000:1000"
-"""Owner of the images' folders, and of the named volumes that Docker fills from them."""
+"""User and group that own the folders in images, and the named volumes that Docker fills from them."""
 IMAGES: dict[str, dict[str, Any]] = {
     "postgres": {"image": f"postgres:{POSTGRES_VERSION}"},
     "platform": {
@@ -56,7 +57,7 @@ VOLUMES = {
     "worker-nodes": ["node-project:/sonorant"],  # a separate project folder; Docker fills it from the image
 }
 PROFILES = {"worker-nodes": ["nodes"]}
-"""Services that `docker compose up` starts only with a profile."""
+"""Profiles of the services that `docker compose up` starts only if a profile is enabled."""
 WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
     **{f"{name}_host": name for name in PORTS},
@@ -139,8 +140,8 @@ def backup_entry() -> dict[str, Any]:
 
 
 def proxy_entry() -> dict[str, Any]:
-    """Return the entry for Caddy, the TLS proxy, in a profile. Its command checks the host names, because Compose would
-    require them even without the profile."""
+    """Return the entry for Caddy, the TLS proxy, which a profile enables. Its command checks the host names, because
+    Compose would require them even without the profile."""
     names = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
     named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$ is $ in the shell
     return {

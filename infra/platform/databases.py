@@ -1,4 +1,4 @@
-"""Create missing roles and databases of Prefect and MLflow, and set the roles' passwords: an idempotent job.
+"""Create missing roles and databases of Prefect and MLflow, and set the roles' passwords. The job is idempotent.
 
 Reads libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD) and the roles' passwords.
 """
@@ -30,7 +30,8 @@ def make_databases() -> None:
 
 @contextmanager
 def as_superuser(environment: Mapping[str, str]) -> Iterator[psycopg.Connection]:
-    """Connect by libpq's variables, with autocommit. Raises SonorantError for PostgreSQL errors in the block."""
+    """Connect as libpq's variables specify, with autocommit. Raises SonorantError for PostgreSQL errors in the
+    block."""
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
     given: dict[str, Any] = {word: environment.get(name) for word, name in names.items()}
     address = make_conninfo(dbname="postgres", connect_timeout=10, **given)
@@ -63,7 +64,7 @@ def remove_database(connection: psycopg.Connection, name: str) -> None:
 
 
 def put_in_place(connection: psycopg.Connection, restored: Mapping[str, str]) -> None:
-    """Replace databases with restored ones (new name: old name), all or none."""
+    """Replace all databases, or none, with restored ones. `restored` maps temporary to final names."""
     cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
     rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
     former = {name: f"{name}_former" for name in restored.values()}

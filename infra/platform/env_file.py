@@ -24,7 +24,7 @@ OF_BACKUP = "secrets.env"
 
 
 def random_secrets() -> dict[str, str]:
-    """Return a value for each of SECRETS, of letters and digits, which need no quotes."""
+    """Return a random value for each of SECRETS. Values contain only letters and digits, which need no quotes."""
     values = {name: secrets.token_hex(24) for name in SECRETS}
     return values | {
         "S3_ACCESS_KEY": f"sonorant-{secrets.token_hex(4)}",
@@ -41,7 +41,8 @@ def write_env(path: Path, values: Mapping[str, str]) -> None:
 
 
 def read_env(path: Path) -> dict[str, str]:
-    """Read NAME=value lines. Raises SonorantError for other lines, or a file that is missing or readable by others."""
+    """Read NAME=value lines. Raises SonorantError for other lines, or if the file is missing or readable by other
+    users."""
     if not path.exists():
         raise SonorantError(f"{path}: no such file")
     if path.stat().st_mode & 0o077:
@@ -68,7 +69,7 @@ def make_env(path: Path) -> dict[str, str]:
 
 
 def take_over(path: Path, saved: Mapping[str, str]) -> None:
-    """Copy the secrets of a backup's data to the file `path`; keep its other secrets."""
+    """Copy the secrets `saved` with a backup to the file `path`, keeping its other secrets."""
     write_env(path, make_env(path) | {name: saved[name] for name in OF_DATA})
 
 

