@@ -126,7 +126,6 @@ def members(token: str) -> list[psutil.Process]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ignore further Ctrl-C and SIGTERM while processes exit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

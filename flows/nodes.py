@@ -59,7 +59,6 @@ class Part:
     """Id of this attempt, which excludes nodes of other attempts."""
     join_seconds: int
     commit: str
-    """Commit of the first node's project."""
     folder: str | None = None
     """Project folder of the first node, if shared; None means that the node copies its local project and fetches
     features."""
@@ -69,7 +68,6 @@ class Part:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables for torchrun."""
         return {
             "PET_NNODES": str(self.count),
             "PET_NODE_RANK": str(self.rank),
@@ -122,8 +120,6 @@ def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
 
 
 class OtherNodes:
-    """Flow runs of all nodes but the first."""
-
     def __init__(self, first: Part) -> None:
         self._first = first
         self._logger = get_run_logger()

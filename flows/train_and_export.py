@@ -215,7 +215,6 @@ def outcome(state: Any) -> Any:
 def report(
     where: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Store the results as Prefect artifacts, and return them."""
     metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
     found = {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version}
     found |= verdict or {"gates": {}, "champion": False}

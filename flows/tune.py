@@ -136,7 +136,6 @@ def add_workers(command: Any) -> None:
 
 
 def count_of(text: str) -> int:
-    """Parse a positive integer for argparse."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text} is not a positive integer")

@@ -139,7 +139,6 @@ def _texts(file: Path) -> list[tuple[str, str]]:
 
 
 def _named_paths(file: Path) -> list[Path]:
-    """Return the settings in `file` that may be paths in the project."""
     named = [Path(value) for _, value in _texts(file) if "/" in value and "://" not in value]
     return [path for path in named if not path.is_absolute() and ".." not in path.parts]
 

@@ -83,7 +83,6 @@ class Background:
         (self.folder / f"{name}.json").unlink(missing_ok=True)
 
     def end_orphans(self, name: str) -> None:
-        """End processes left by a killed server."""
         left = self._orphans(name)
         if left:
             print(f"ending {len(left)} processes left by {name}", file=sys.stderr)
@@ -152,7 +151,6 @@ def last_line(text: str) -> str:
 
 
 def answers(url: str) -> bool:
-    """Return whether a GET of `url` succeeds."""
     try:
         with urllib.request.urlopen(url, timeout=5) as reply:
             return bool(reply.status == 200)

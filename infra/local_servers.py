@@ -45,7 +45,6 @@ def start() -> None:
 
 
 def launch_all(prefect_url: str, mlflow_url: str) -> None:
-    """Launch the servers, then the worker, which depends on them."""
     addresses = {"PREFECT_API_URL": f"{prefect_url}/api", "MLFLOW_TRACKING_URI": mlflow_url}
     environment = {
         **os.environ,
@@ -79,7 +78,6 @@ def launch_all(prefect_url: str, mlflow_url: str) -> None:
 
 
 def stop() -> None:
-    """Stop the servers that `start` started, and their children."""
     for name in NAMES:
         SERVERS.stop(name)
 

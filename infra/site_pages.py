@@ -10,7 +10,6 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGEL
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages, with links relative to docs/."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))

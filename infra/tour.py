@@ -136,7 +136,6 @@ def spoken_anew(url: str, before: bytes, number: int) -> bytes:
 
 
 def command(*words: str) -> None:
-    """Run `python -m <words>`. Raises SonorantError if it fails."""
     tell(f"python -m {' '.join(words)}")
     if subprocess.run([sys.executable, "-m", *words], check=False).returncode != 0:
         raise SonorantError(f"python -m {words[0]} failed; see above")

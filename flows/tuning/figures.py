@@ -121,7 +121,6 @@ def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | Non
 
 
 def points_of(curves: Path, name: str) -> list[Point]:
-    """Read the points of a curve in a trained model's `curves.csv`."""
     with curves.open(encoding="utf-8", newline="") as file:
         return [(int(row["step"]), float(row[name])) for row in csv.DictReader(file) if row.get(name)]
 

@@ -53,7 +53,6 @@ def chosen(study: TuningStudy, number: int | None) -> FrozenTrial:
 
 
 def summary(study: TuningStudy) -> str:
-    """Return the output of `sonorant tune status`."""
     if study.compares:
         return f"study '{study.name}': {counts(study)}\n{plain_table(comparison_rows(study))}"
     best = best_trials(study)

@@ -28,7 +28,6 @@ class Values:
     """Values to choose from, of any type, including lists."""
     low: float | None = None
     high: float | None = None
-    """Upper limit of the range, inclusive."""
     step: float | None = None
     """Spacing of the values, starting at `low`; defaults to 1 for integers."""
     log: bool = False
@@ -146,7 +145,6 @@ class Search:
 
 
 def read_search(file: Path) -> Search:
-    """Read the file of a search. Raises SonorantError naming file and key."""
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:

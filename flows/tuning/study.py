@@ -93,7 +93,6 @@ class TuningStudy:
 
     @property
     def again(self) -> dict[int, int]:
-        """Latest repetition of each interrupted trial."""
         return {number: trial.number for trial in self.trials for number in trial.system_attrs.get(AGAIN, [])}
 
     def left(self) -> int:
@@ -226,7 +225,6 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
 
 
 def load_study(storage: RDBStorage, name: str) -> TuningStudy:
-    """Load a study. Raises SonorantError if it does not exist."""
     names = optuna.get_all_study_names(storage)
     if name not in names:
         there = f"choose one of: {', '.join(names)}" if names else "none exists; start one with: sonorant tune run"

@@ -138,7 +138,6 @@ class TrialWork:
         return Figure(self.search.prune.by).stage(graph) if self.search.prune else None
 
     def _report(self, points: Iterable[Point]) -> None:
-        """Report new points to Optuna. Raises TrialPruned."""
         assert self.search.prune is not None
         # The curve is a loss; Optuna compares points in the direction of the objective.
         sign = 1.0 if next(iter(self.search.objectives.values())) == "minimize" else -1.0

@@ -30,7 +30,6 @@ from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from tasks.stage import run
 
 OWNERS = {name: role for role, names in DATABASES.items() for name in names}
-"""Role that owns each database."""
 RESTORED = {name: f"{name}_restored" for name in OWNERS}
 """Temporary name of each database during a restore."""
 CONTENT = "content.json"
@@ -101,7 +100,6 @@ def restore(folder: Path, environment: Mapping[str, str]) -> None:
 
 
 def restore_database(dump: Path, name: str, role: str, environment: Mapping[str, str]) -> None:
-    """Create the database `name`, owned by `role`, from a dump."""
     with as_superuser(environment) as connection:
         remove_database(connection, name)  # left by a killed restore
         make_database(connection, name, role)

@@ -46,7 +46,7 @@ def check_bucket(name: str) -> str:
 
 
 def get(url: str, sign_in: str, variables: str) -> object:
-    """Return the JSON at `url`. `sign_in`: user:password."""
+    """Return the JSON at `url`. `sign_in`: user:password. Raises SonorantError if the request fails."""
     header = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=10) as reply:
@@ -59,7 +59,6 @@ def get(url: str, sign_in: str, variables: str) -> object:
 
 
 def variable(name: str) -> str:
-    """Return an environment variable. Raises SonorantError if it is not set."""
     value = os.environ.get(name)
     if not value:
         raise SonorantError(f"{name} is not set; source the file that make serve STACK=full prints")
@@ -74,7 +73,6 @@ CHECKS: list[Callable[[], str]] = [
 
 
 def main() -> None:
-    """Run all checks; exit status 1 if any failed."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     failed = False
     for check in CHECKS:

@@ -129,7 +129,6 @@ class Platform:
             raise
 
     def wait_for(self, names: Iterable[str]) -> None:
-        """Wait until the servers in `names` respond; jobs are complete when they return."""
         for name in names:
             if name not in JOBS:
                 self.servers.wait_for(name, partial(self.healthy, NATIVE[name]), pause=1.0)

@@ -198,7 +198,6 @@ SERVICES: dict[str, Service] = {
 
 
 def needed_by(name: str) -> set[str]:
-    """Return all services that a service needs, directly or indirectly."""
     direct = set(SERVICES[name].needs)
     return direct | {each for needed in direct for each in needed_by(needed)}
 

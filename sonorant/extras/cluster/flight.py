@@ -114,7 +114,6 @@ async def _connected(address: str) -> AsyncIterator["Client"]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's log messages."""
     import distributed  # noqa: F401 - importing it sets the levels of its loggers
 
     before = {name: logging.getLogger(name).level for name in LOGGERS}
@@ -169,7 +168,6 @@ class _Flight:
                 task.cancel()
 
     def _size(self, left: int) -> int:
-        """Return the number of items of the next group."""
         share = math.ceil(left / (A_THREAD * max(1, self._threads)))
         return min(max(1, int(GROUP_SECONDS / self._seconds)) if self._seconds else GROUP, GROUP, share)
 

@@ -17,7 +17,6 @@ class Finding:
     value: str
     """What was found, or why the check was not run."""
     hint: str = ""
-    """Suggested action; may be empty."""
 
 
 def ok(name: str, value: str) -> Finding:

@@ -55,7 +55,6 @@ def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
 
 
 def judge(name: str, result: dict) -> Finding:
-    """Convert the ranks' result to a finding."""
     ranks = result["ranks"]
     if not result["difference"] <= ROUNDING:
         value = f"gradients differ from their mean by {result['difference']:.1e}"
@@ -120,7 +119,6 @@ def all_reduce_seconds(size: int, device: torch.device) -> float:
 
 
 def main() -> None:
-    """Run one rank; rank 0 writes the result."""
     die_with_parent()
     kind, result = sys.argv[1:]
     device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)

@@ -19,7 +19,6 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def examine() -> Iterator[Finding]:
-    """Yield findings on this machine and its environment."""
     gpus = torch.cuda.device_count()
     if not gpus:
         yield not_run("GPUs", "torch finds none: ranks are CPU processes that communicate over gloo")

@@ -13,7 +13,6 @@ from sonorant.training.telemetry.nvml import NoNvml, Nvml
 
 
 def examine(lock: Path) -> Iterator[Finding]:
-    """Yield findings on this installation. `lock`: path of requirements.lock."""
     yield ok("Python", platform.python_version())
     try:
         with Nvml() as nvml:

@@ -28,9 +28,7 @@ INSTALL = (
 @dataclass(frozen=True)
 class BrowserRuntime:
     script: bytes
-    """Source of the JavaScript module."""
     program: bytes
-    """WebAssembly binary."""
 
 
 def browser_runtime(folder: Path | None = None) -> BrowserRuntime:

@@ -98,7 +98,6 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    """Load the voice. Raises SonorantError if onnx is not installed."""
     try:
         import onnx  # noqa: F401
     except ModuleNotFoundError:

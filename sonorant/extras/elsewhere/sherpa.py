@@ -124,7 +124,6 @@ def tokens_file(ids: dict[Phoneme, int]) -> str:
 
 
 def lexicon_file(words: dict[str, Word]) -> str:
-    """Format words and their tokens, one word per line."""
     return "".join(f"{word} {' '.join(map(token_of, phonemes))}\n" for word, phonemes in words.items())
 
 

@@ -8,8 +8,6 @@ from sonorant.extras.learning_curve.points import excludes_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A metric and how it is displayed."""
-
     name: str
     """Key in reports/metrics.json."""
     words: str
@@ -23,7 +21,6 @@ class Measure:
         return f"{self.scale * value:+.3g}"
 
     def amount(self, value: float) -> str:
-        """Format the difference `value` with its sign and unit."""
         return f"{self.number(value)} {self.unit}".rstrip()
 
 

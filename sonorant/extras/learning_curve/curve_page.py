@@ -55,7 +55,6 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
 
 
 def sentences_of(found: Found, more: float) -> list[str]:
-    """Return sentences on each metric's gain so far and its forecast."""
     told = []
     for measure, curve in found.items():
         if isinstance(curve, str):

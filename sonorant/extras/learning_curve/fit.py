@@ -47,8 +47,6 @@ def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Predicted change of a metric if minutes are added."""
-
     minutes: float
     """Additional minutes."""
     difference: float
@@ -60,12 +58,9 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A learning curve and its fit."""
-
     points: tuple[Point, ...]
     """Points in order of increasing minutes."""
     ci95: tuple[tuple[float, float], ...]
-    """95 % interval of each point's mean."""
     gain: float
     """Change of the mean metric from the fewest to the most minutes."""
     gain_ci95: tuple[float, float]

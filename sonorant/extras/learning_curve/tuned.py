@@ -10,8 +10,6 @@ from sonorant.pages.blocks import Section, Table
 
 @dataclass(frozen=True, kw_only=True)
 class Advantage:
-    """Effect of fine-tuning on a metric."""
-
     minutes: float
     seeds: int
     """Number of seeds; the smaller number if the two voices differ."""
@@ -64,7 +62,6 @@ def tuned_sentences(tuned: Tuned) -> list[str]:
 
 
 def tuned_section(source: str, tuned: Tuned) -> list[Section]:
-    """Return the page's section on fine-tuned voices; an empty list if there are none."""
     head = ["minutes", "seeds", "from scratch", "fine-tuned", "difference", "95 % interval"]
     tables = [
         Table(caption=measure.name, head=head, rows=[_row(each, measure) for each in found])

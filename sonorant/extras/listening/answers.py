@@ -54,7 +54,6 @@ class Answer:
 
     @property
     def trial(self) -> tuple[str, str, str]:
-        """Key of the trial that was answered."""
         return (self.listener, self.kind, self.sentence)
 
 

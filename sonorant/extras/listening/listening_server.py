@@ -87,8 +87,6 @@ def _answer(listener: str, trial: Trial, given: Any) -> Answer:
 
 
 class ListenServer(LocalServer):
-    """Server of one listening test. Raises SonorantError as `LocalServer` does."""
-
     def __init__(self, sitting: Sitting, port: int) -> None:
         self.sitting = sitting
         super().__init__(port, ListenRequest)
@@ -99,7 +97,6 @@ class ListenRequest(LocalRequest):
     largest = 2_000
 
     def get(self) -> None:
-        """Send a sound."""
         sound = _SOUND.fullmatch(self.path)
         try:
             self.send_range(self.server.sitting.wav(sound[1] if sound else ""), "audio/wav")

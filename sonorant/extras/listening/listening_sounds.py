@@ -38,7 +38,6 @@ class Sounds:
     by_system: Mapping[str, Mapping[str, Floats]]
     """Samples, float32 (S,), by system and sentence; the recordings and the anchor may be missing."""
     texts: Mapping[str, str]
-    """Text of each sentence whose text is known."""
     content: str
     """Hash of the source files and voices."""
     notes: tuple[str, ...]

@@ -46,7 +46,6 @@ class Results:
     ratings: Mapping[str, Estimate]
     """Mean rating of each system, and of DIFFERENCE (within a sentence); may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
-    """Mean rating of each system by each listener."""
 
 
 def judge(answers: Sequence[Answer]) -> Results:
@@ -111,7 +110,6 @@ def _estimate(answers: Sequence[Answer], values: Sequence[float]) -> Estimate:
 
 
 def told(header: Header, answers: Sequence[Answer]) -> str:
-    """Return the results as text."""
     given: dict[str, int] = defaultdict(int)
     for answer in answers:
         given[answer.listener] += 1

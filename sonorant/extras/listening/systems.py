@@ -25,9 +25,7 @@ class Sentence:
     name: str
     text: str
     speaker: str | None = None
-    """Speaker of the recording, if known."""
     utterance: Utterance | None = None
-    """Row of the sentence in the manifest, if there is one."""
 
 
 def read_sentences(path: Path) -> list[Sentence]:
@@ -83,7 +81,6 @@ class Speaker:
             raise SonorantError(f"{self._place}: sentence '{sentence.name}': {error}") from None
 
     def content(self, names: Sequence[str]) -> str:
-        """Return a string that contains the voice's hash and the texts."""
         return f"{self._hash} {[(name, self._sentences[name].text) for name in names]}"
 
 

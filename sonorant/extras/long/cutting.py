@@ -106,7 +106,6 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
 
 
 def _join(atoms: list[_Atom], script: Script) -> None:
-    """Set `good`, `alone` and `divided` of each atom."""
     missed = [later.first - earlier.last for earlier, later in pairwise(atoms)]
     for place in range(1, len(atoms) - 1):
         around = atoms[place - 1].good and atoms[place + 1].good and missed[place - 1] == missed[place] == 0

@@ -23,8 +23,6 @@ from sonorant.text.written_words import plain_words
 
 @dataclass(frozen=True)
 class _Pair:
-    """A recording and its text, either of which may be missing."""
-
     name: str
     """Path relative to the folder, without suffix."""
     recording: Path | None
@@ -102,7 +100,6 @@ def _read(path: Path) -> str:
 
 
 def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
-    """Check all inputs before hours of work, and return the settings."""
     for pair in pairs:
         if pair.recording:
             header(pair.recording)

@@ -42,7 +42,6 @@ _work: tuple[str, str, tuple[str, ...] | None] = ("", "", None)
 
 
 def begin(recognizer: str, language: str, words: tuple[str, ...] | None) -> None:
-    """Initialise this process. `words`: words of the text, if there is one."""
     global _work
     _work = (recognizer, language, words)
 

@@ -32,12 +32,9 @@ _LEAST = 0.3  # minimum seconds of speech to list
 
 @dataclass(frozen=True, kw_only=True)
 class LongConfig:
-    """Settings of recognition and cutting."""
-
     recognizer: str
     """Name of the recogniser, as in section `recognizer`."""
     revision: str
-    """Version of the recogniser."""
     language: str
     shortest: float
     """Minimum seconds of an utterance."""

@@ -70,7 +70,6 @@ def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
-    """Suggest settings that would make training faster or fit."""
     on_gpu, train, section, cores = needs.device.type == "cuda", job.train, f"train_{job.recipe}", usable_cores()
     waiting, talking, updating = (speed.shares.get(phase, 0.0) for phase in ("data", "communication", "optimizer"))
     idle = cores - speed.processes
@@ -98,7 +97,6 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
 
 
 def table(forecast: dict[str, Any]) -> str:
-    """Format a forecast as aligned text, with the advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:

@@ -58,7 +58,6 @@ class GpuModel:
     bf16: bool = True
     """Whether tensor cores support bf16."""
     source: str
-    """Vendor's document."""
 
 
 GPUS: dict[str, GpuModel] = {

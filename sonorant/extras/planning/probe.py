@@ -56,7 +56,6 @@ class Needs:
 class Speed:
     processes: int
     seconds_per_step: float
-    """Mean seconds per step."""
     shares: dict[str, float]
     """Fraction of a step's time in each phase, as in `metrics.jsonl`."""
     validation: float

@@ -59,7 +59,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def parameter_counts(recipe: Recipe) -> dict[str, int]:
-    """Count the parameters of each part of the model."""
     counts = {name: _count(part) for name, part in recipe.model.named_children()}
     counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
     counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}

@@ -75,7 +75,6 @@ def before_conditioning(time: float, conditioning: Conditioning) -> float:
 
 
 def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -> list[ReviewClip]:
-    """Return the rejected utterances whose sound is readable."""
     clips = []
     for row in read_jsonl(prepared / "rejected.jsonl"):
         for origin in (one for one in found.get(row["id"], []) if one.audio and one.audio == row["file"]):

@@ -89,8 +89,6 @@ class Review:
 
 
 class ReviewServer(LocalServer):
-    """Server of one review. Raises SonorantError as `LocalServer` does."""
-
     def __init__(self, review: Review, port: int) -> None:
         self.review = review
         super().__init__(port, ReviewRequest)
@@ -143,7 +141,6 @@ def _as_row(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def _parse(clip: str, given: Any) -> Decision:
-    """Parse a decision. Raises ValueError describing the fault."""
     if not isinstance(given, dict) or not {"decision"} <= given.keys() <= _GIVEN.keys():
         raise ValueError(f"a decision must be an object with the key decision; allowed keys: {', '.join(_GIVEN)}")
     values = {key: value for key, value in given.items() if value is not None}

@@ -12,8 +12,6 @@ _NOT_OF_A_WORD = re.compile(r"[^\w']+")
 
 @dataclass(frozen=True)
 class Token:
-    """A word of the written text, with punctuation."""
-
     text: str
     first: int | None
     """Index of the token's first spoken word; None if it has none."""
