@@ -49,8 +49,8 @@ def main() -> None:
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """Return the overrides for `family`, including a registered model for it; none if params.yaml has this family.
-    Raises SonorantError if there are no settings for it."""
+    """Return overrides for a family other than that of params.yaml, including a registered model for it, or None.
+    Raises SonorantError for an unknown family."""
     if family is None:
         return None
     load_family(family)

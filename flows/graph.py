@@ -13,8 +13,6 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Stages of a project; paths are relative to the project."""
-
     stages: tuple[str, ...]
     """Names of the stages in execution order."""
     needs: dict[str, tuple[str, ...]]
@@ -22,7 +20,7 @@ class Pipeline:
     inputs: dict[str, tuple[Path, ...]]
     """Outputs of other stages that each stage reads."""
     params: dict[str, tuple[str, ...]]
-    """Sections and keys of params.yaml that each stage depends on: those it reads, and those that dvc.yaml inserts."""
+    """Sections and keys of params.yaml that each stage reads, directly or inserted by dvc.yaml."""
     outs: tuple[Path, ...]
     writes: dict[str, tuple[Path, ...]]
     """Outputs of each stage."""

@@ -1,4 +1,4 @@
-"""Start, monitor and cancel the other nodes of a training run, each of which is a run of the deployment `train-node`.
+"""Start, monitor and cancel the other nodes of a training run, each in a run of the deployment `train-node`.
 
 Node 0 is the process of the stage.
 """
@@ -158,14 +158,12 @@ class OtherNodes:
                     raise SonorantError(f"no worker started node {rank} in time (state {state.name}); {started}")
 
     def finish(self) -> None:
-        """Wait for the nodes to finish. Cancel those that have not finished in time, such as nodes that never
-        joined."""
+        """Wait for the nodes to finish; cancel those that do not finish in time, such as nodes that never joined."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """Cancel all nodes. After `patience` seconds, force the state of the remaining ones, to free their slots in the
-        pool."""
+        """Cancel all nodes; after `patience` seconds, force their states, to free their slots in the pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
             self._set(Cancelled(message="the node did not respond"), force=True)

@@ -42,8 +42,8 @@ def find_recordings(folder: Path) -> Recordings:
 
 
 def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
-    """Return overrides of params.yaml for a family. `model`: registered model of the demo, from which the new model's
-    name is derived. Raises SonorantError for an unknown family or if the recordings' sample rate is too low."""
+    """Return overrides of params.yaml for a family. `model`: the demo's registered model; the new model's name is
+    derived from it. Raises SonorantError for an unknown family or a sample rate that is too low."""
     known = _known()
     if family not in known["families"]:
         raise SonorantError(f"{SETTINGS}: no settings for family {family}; choose from: {', '.join(known['families'])}")

@@ -57,7 +57,7 @@ ACTION: dict[str, Any] = {
 }
 
 OWN = {"train_predictor", "train_waveform", "verify"}
-"""Stages by which a dvc.yaml is recognised as this project's."""
+"""Stages that identify a dvc.yaml as this project's."""
 
 
 @flow(name="train-and-export")
@@ -205,8 +205,8 @@ def refused(error: SonorantError) -> State[Any]:
 
 
 def outcome(state: Any) -> Any:
-    """Return a task's result. If the task failed, raises SonorantError with its message, or the original exception if
-    there is none."""
+    """Return a task's result. If it failed, raises SonorantError with its message, or the original exception if it has
+    none."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()

@@ -43,7 +43,6 @@ PATIENCE = 120.0
 
 
 def walk() -> None:
-    """Run the tour and print each step. Raises SonorantError if a step fails."""
     if not (VOICE / "voice.json").exists():
         raise SonorantError(f"{VOICE}: no voice; create one with: make demo")
     model = params.load("register", RegisterConfig).model
@@ -71,8 +70,7 @@ def walk() -> None:
 
 @contextmanager
 def platform() -> Iterator[None]:
-    """Run the platform within the block, with this process signed in. Servers that were already running keep
-    running."""
+    """Run the platform with this process signed in. Servers that were already running keep running."""
     here = Platform.here()
     found = [name for name in NATIVE if here.servers.alive(name)]
     tell(START + (f"; already running: {', '.join(found)}" if found else ""))

@@ -35,8 +35,8 @@ class Difference:
 
 
 def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> TuningStudy:
-    """Create or resume a comparison that trains the trial and the defaults `seeds` times each. Raises SonorantError for
-    fewer than 2 seeds."""
+    """Create or resume a comparison that trains the trial and the defaults with `seeds` seeds each. Raises
+    SonorantError for fewer than 2."""
     from flows.graph import read_graph
     from flows.tuning.begin import base_of  # imports torch, not needed by `sonorant tune status`
 

@@ -32,7 +32,7 @@ KEY = "features.minutes"
 TUNED = "-tuned"
 """Suffix that marks the size in the name of a fine-tuned arm."""
 ALIKE = 0.99
-"""Fraction of all minutes above which a size is omitted, because it hardly differs from all."""
+"""Fraction of all minutes above which a size is omitted."""
 CHEAP: dict[str, Any] = {
     "quantize.method": "ptq",
     "verify.runtimes": ["onnxruntime"],
@@ -129,8 +129,8 @@ def measures_of(study: TuningStudy) -> list[Measure]:
 
 
 def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]]:
-    """Return the curve of each metric, or the reason why it has none, and notes on omissions. Raises SonorantError if
-    the study is not a learning curve."""
+    """Return each metric's curve, or the reason why it has none, and notes on omissions. Raises SonorantError if the
+    study is not a learning curve."""
     if KEY not in study.search.space or not study.compares:
         raise SonorantError(f"study '{study.name}' is not a learning curve; see: sonorant tune status {study.name}")
     by_size = {size: trials for size, trials in _by_arm(study).items() if not size.endswith(TUNED)}
@@ -164,7 +164,6 @@ def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
 
 
 def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
-    """Return the complete trials of each size; fine-tuned ones have separate keys."""
     by_arm: dict[str, list[FrozenTrial]] = {}
     for trial in study.trials:
         if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
@@ -173,7 +172,6 @@ def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
 
 
 def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list[Point]:
-    """Return a metric's points, omitting sizes without it. Raises SonorantError if no size has it."""
     points: list[Point] = []
     why = ""
     for minutes, trials in sizes:

@@ -105,8 +105,8 @@ def _minutes_in(features: Path) -> float:
 
 
 def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | None]:
-    """Return the value and interval of the key `name` ("a.b.c", parts may contain dots). Raises SonorantError if it is
-    unknown."""
+    """Return the value and interval of the key `name`, "a.b.c"; parts may contain dots. Raises SonorantError for an
+    unknown key."""
     values = dict(leaves(metrics))
     if name in values:
         interval = values.get(f"{name}_ci95")

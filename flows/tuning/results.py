@@ -138,7 +138,7 @@ def importance(study: TuningStudy) -> str:
 
 
 def changed(study: TuningStudy, trial: FrozenTrial) -> dict[str, Any]:
-    """Return the trial's values of the settings in the search space, by key."""
+    """Return the trial's settings that are in the search space, by key."""
     return {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
 
 

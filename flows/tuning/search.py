@@ -68,7 +68,6 @@ class Values:
 
     @property
     def ends(self) -> list[Any]:
-        """Values for checking the setting's type."""
         return self.choices if self.choices is not None else [self.low, self.high]
 
 
@@ -81,7 +80,7 @@ class Pruning:
     first_step: int = 1
     """First step at which a trial may be stopped."""
     first_trials: int = 5
-    """Number of first trials that are never stopped, because others are compared with them."""
+    """Number of first trials that are never stopped, for comparison with later ones."""
 
     def __post_init__(self) -> None:
         if self.first_step < 1 or self.first_trials < 1:
@@ -174,7 +173,6 @@ def check_types(search: Search) -> None:
 
 
 def _type_of(key: str) -> Any:
-    """Return the declared type of a setting, or Any for a key nested in a setting."""
     section, *names = key.split(".")
     known = section in params.sections() and len(names) == 1
     return typing.get_type_hints(params.owner(section)).get(names[0], Any) if known else Any
@@ -186,7 +184,7 @@ def is_whole(key: str) -> bool:
 
 
 def coded(value: Any) -> Any:
-    """Convert a choice to a type that Optuna supports: lists become JSON."""
+    """Convert a choice for Optuna: lists become JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 

@@ -49,7 +49,7 @@ class TrialFailed(SonorantError):
 
 
 def open_storage(folder: Path = Path()) -> RDBStorage:
-    """Open the storage at SONORANT_TUNING_STORAGE, or runs/tuning.db in the project. Raises SonorantError if it is
+    """Open the storage SONORANT_TUNING_STORAGE, or the project's runs/tuning.db. Raises SonorantError if it is
     unreachable."""
     address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
     sqlite = address.startswith("sqlite")
@@ -96,7 +96,7 @@ class TuningStudy:
         return {number: trial.number for trial in self.trials for number in trial.system_attrs.get(AGAIN, [])}
 
     def left(self) -> int:
-        """Return the number of trials still to start; a trial and its repetitions count once."""
+        """Return the number of trials not yet started; a trial and its repetitions count once."""
         trials = self.trials
         waiting = sum(trial.state == TrialState.WAITING for trial in trials)
         begun = len(trials) - waiting - len(self.again)

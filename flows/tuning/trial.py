@@ -71,7 +71,7 @@ class TrialWork:
         return ended[0]
 
     def _tracked(self, execution: str) -> Values:
-        """Run the trial in an MLflow run, the parent of its stages' runs and a child of the study's run."""
+        """Run the trial in an MLflow run: a child of the study's run and the parent of the stages' runs."""
         started, status, why = time.monotonic(), "KILLED", ""
         values: Values = ()
         open_trial(self.study, self.trial.number, execution, self.settings)
@@ -128,8 +128,7 @@ class TrialWork:
         return lambda: self._report(live_points(figure, runs, execution))
 
     def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
-        """Report points that were not reported during training: the last ones, or all if the model came from the
-        cache."""
+        """Report the remaining points: the last ones, or all if the model came from the cache."""
         if self.search.prune is not None and self._pruned_stage(graph) == stage:
             curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
             self._report(points_of(curves, Figure(self.search.prune.by).curve))
@@ -179,8 +178,8 @@ def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], Non
 
 @contextmanager
 def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Keep other workers on this machine from running the stage with the same settings at the same time; they then use
-    DVC's cache."""
+    """Keep other workers on this machine from running the same stage with the same settings simultaneously; they then
+    use DVC's cache."""
     touched = graph.settings_of(stage, sorted(settings))
     text = json.dumps([stage, {key: settings[key] for key in touched}])
     lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]

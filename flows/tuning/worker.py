@@ -142,7 +142,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def share(things: list[Any], number: int, count: int) -> list[Any]:
-    """Return the part of `things` for worker `number` of `count`; workers share a thing if there are too few."""
+    """Return the part of `things` for worker `number` of `count`; if there are too few, workers share them."""
     return things[number::count] or [things[number % len(things)]]
 
 
@@ -154,8 +154,8 @@ def visible_gpus() -> list[str]:
 
 
 def work(name: str) -> None:
-    """Run trials, including those of workers that die, until none is left. Raises SonorantError for errors that affect
-    all trials."""
+    """Run trials, including those of dead workers, until none is left. Raises SonorantError for errors that affect all
+    trials."""
     root, study = Path.cwd(), load_study(open_storage(), name)
     end_cleanly_on_sigterm()  # again, since Prefect forwards the signal after a stopped trial
     while True:

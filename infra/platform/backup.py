@@ -83,7 +83,7 @@ def checked(folder: Path) -> Path:
 def restore(folder: Path, environment: Mapping[str, str]) -> None:
     """Restore databases and objects, keeping objects that are not in the backup.
 
-    Databases are restored under temporary names and replace the current ones together at the end. So a failed restore
+    Databases are restored under temporary names and replace the current ones together at the end, so a failed restore
     changes none, and tables added by an upgrade do not block it. Raises SonorantError if a store does not respond.
     """
     try:

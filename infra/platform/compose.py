@@ -28,8 +28,7 @@ HEADER = """\
 """
 SIGN_IN = "/etc/mlflow/sign_in.ini"
 POSTGRES_VERSION = "15.14-bookworm"
-"""Version of the PostgreSQL image. Its major version is Debian 12's, which tests use and whose clients are in the
-platform's image."""
+"""Tag of the PostgreSQL image. Its major version is Debian 12's, as in tests and the platform image's clients."""
 OWNER = "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}"
 """User and group that own the host's folders: project and backups."""
 OWNER_IN_IMAGE = "1000:1000"
@@ -57,7 +56,7 @@ VOLUMES = {
     "worker-nodes": ["node-project:/sonorant"],  # a separate project folder; Docker fills it from the image
 }
 PROFILES = {"worker-nodes": ["nodes"]}
-"""Profiles of the services that `docker compose up` starts only if a profile is enabled."""
+"""Profiles of services that `docker compose up` starts only if one is enabled."""
 WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
     **{f"{name}_host": name for name in PORTS},

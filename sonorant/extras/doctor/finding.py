@@ -36,7 +36,6 @@ def not_run(name: str, why: str, hint: str = "") -> Finding:
 
 
 def table(areas: Mapping[str, Iterable[Finding]]) -> str:
-    """Format findings as aligned text, with each hint below its finding."""
     width = max(len(finding.name) for found in areas.values() for finding in found)
     lines = []
     for area, found in areas.items():

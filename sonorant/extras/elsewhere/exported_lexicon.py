@@ -1,5 +1,5 @@
-"""Pronunciation lexicon for programs without a frontend, made from the lexicons of gruut and the voice and from a file
-of words."""
+"""Pronunciation lexicon for programs without a frontend, made from the lexicons of gruut and the voice and a file of
+words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, W
 
 
 def distinct(words: Iterable[Word]) -> list[Phoneme]:
-    """Return the distinct phonemes of `words`, sorted by symbol, stress and word start."""
     found = {phoneme for word in words for phoneme in word}
     return sorted(found, key=lambda each: (each.symbol, each.stress, each.word_start))
 
@@ -54,7 +53,6 @@ def _words_of(file: Path | None) -> Iterator[str]:
 
 
 def _words_of_gruut(frontend: Frontend) -> Iterator[str]:
-    """Yield the words of gruut's lexicon; nothing for other frontends."""
     package = importlib.util.find_spec(f"gruut_lang_{frontend.language.split('-')[0]}")
     if frontend.name != "gruut" or package is None or not package.submodule_search_locations:
         return

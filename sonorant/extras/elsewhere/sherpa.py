@@ -102,7 +102,6 @@ def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProt
 
 
 def metadata(bundle: Bundle, language: str) -> dict[str, object]:
-    """Return the metadata that sherpa-onnx requires in a VITS model."""
     description = bundle.description
     return {
         "model_type": "vits",

@@ -1,7 +1,7 @@
 """Export a voice as one HTML page that speaks offline: `sonorant export-page`.
 
-The page contains the graph, ONNX Runtime Web and the lexicon, each compressed with gzip and encoded in base64. It can
-speak only words in the lexicon: numbers and abbreviations must be written out, and homographs have one pronunciation.
+The page contains the graph, ONNX Runtime Web and the lexicon, each as gzip in base64. It speaks only words in the
+lexicon: numbers and abbreviations must be written out, and homographs have one pronunciation.
 """
 
 from __future__ import annotations

@@ -67,7 +67,6 @@ def sentences_of(found: Found, more: float) -> list[str]:
 def curve_page(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> str:
-    """Return a page of sentences, charts and tables. Takes the arguments of `as_json`."""
     sections = [Section(anchor="says", title="What more recordings bring", parts=[*sentences_of(found, more), *notes])]
     for number, (measure, curve) in enumerate(found.items(), 1):
         parts: list[Part] = [f"{curve}."] if isinstance(curve, str) else _parts(curve, measure, more)

@@ -13,14 +13,14 @@ from sonorant.extras.learning_curve.points import Point, excludes_zero, interval
 EXPONENTS = np.geomspace(0.05, 2.0, 40)
 """Values of c to try; at 0.05 the curve is nearly logarithmic."""
 LEAST_POINTS = 4
-"""Minimum number of points for a fit: one more than the unknowns."""
+"""Minimum number of points to fit: one more than the unknowns."""
 FARTHEST = 2.0
 """Maximum minutes of a forecast, as a multiple of the recorded minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLaws:
-    """Parameters of R curves a + b * minutes^-c, each of shape (R,)."""
+    """Parameters, each (R,), of R curves a + b * minutes^-c."""
 
     a: Doubles
     b: Doubles
@@ -52,8 +52,8 @@ class Forecast:
     difference: float
     ci95: tuple[float, float]
     certain: bool
-    """Whether the intervals of both the forecast and the gain so far exclude zero. Both are required because a power
-    law is monotonic: extrapolating a chance trend would make it look certain."""
+    """Whether the intervals of both the forecast and the gain so far exclude zero: extrapolating a power law, which is
+    monotonic, would make a chance trend look certain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,9 @@ class Curve:
     """Change of the mean metric from the fewest to the most minutes."""
     gain_ci95: tuple[float, float]
     law: PowerLaws | None
-    """Fit of the means; None if there is no fit."""
+    """Fit of the means, if there is one."""
     laws: PowerLaws | None
-    """Fits of the resamples; None if there is no fit."""
+    """Fits of the resamples, if there is a fit."""
     why_none: str
     """Reason why there is no fit; otherwise empty."""
 

@@ -16,7 +16,7 @@ from sonorant.training.intervals import Z
 
 RESAMPLES = 2000
 SEED = 1
-"""Seed of the resampling, fixed so that intervals are reproducible."""
+"""Seed of the resampling, for reproducible intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Draw means (resamples, sizes) for resampled sentences. Without per-sentence values, each size is drawn
+    """Draw means (resamples, sizes) of resampled sentences. Without per-sentence values, each size is drawn
     independently, which widens the intervals of differences."""
     if not paired(points):
         half_P = np.array([np.mean(np.diff(point.intervals)) / 2 if point.intervals else 0.0 for point in points])
@@ -66,7 +66,7 @@ def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.
 
 
 def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Draw the errors of the means (resamples, sizes) that are due to the choice of seeds."""
+    """Draw the errors of the means due to the seeds, (resamples, sizes)."""
     counts_P = np.array([len(point.values) for point in points])
     free = int((counts_P - 1).sum())
     if free == 0:

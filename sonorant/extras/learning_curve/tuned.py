@@ -15,9 +15,9 @@ class Advantage:
     """Number of seeds; the smaller number if the two voices differ."""
     scratch: float
     tuned: float
-    """Mean metric of the fine-tuned voices over seeds."""
+    """Mean over seeds of the fine-tuned voices."""
     difference: float
-    """Mean of the fine-tuned voices minus the mean of those from scratch."""
+    """`tuned` minus `scratch`."""
     ci95: tuple[float, float]
     """95 % interval of the difference over seeds and sentences."""
 
@@ -50,7 +50,7 @@ def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
 
 
 Tuned = dict[Measure, list[Advantage] | str]
-"""Advantages per metric, or the reason why there are none; empty if no voices are fine-tuned."""
+"""Advantages per metric, or the reason why there are none; empty without fine-tuned voices."""
 
 
 def tuned_sentences(tuned: Tuned) -> list[str]:

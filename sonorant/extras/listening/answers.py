@@ -58,7 +58,7 @@ class Answer:
 
 
 class AnswersFile:
-    """Answers to one test, open for appending. Raises SonorantError if the file is not an answers file of this test, is
+    """Answers to one test, open for appending. Raises SonorantError if the file belongs to a different test, is
     read-only, or is used by another server."""
 
     def __init__(self, path: Path, header: Header) -> None:

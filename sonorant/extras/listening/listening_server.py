@@ -41,9 +41,9 @@ class Sitting:
         return {"listener": listener, "done": done, "total": len(trials), "trial": shown}
 
     def answer(self, listener: str, token: Any, given: Any) -> None:
-        """Write the answer to the listener's next trial. `given` is one of _CHOICES for a pair, or a score per sound,
-        in the order of the page, for a rating. Raises AnsweredError if `token` is not the next trial's, ValueError if
-        `given` is invalid."""
+        """Write the answer to the listener's next trial. `given`: one of _CHOICES for a pair; a score per sound, in the
+        page's order, for a rating. Raises AnsweredError if `token` is not the next trial's, ValueError if `given` is
+        invalid."""
         with self._lock:
             _, trial = self._next(listener, self._test.trials(listener))
             if trial is None or token != self._test.token(listener, trial):
@@ -69,7 +69,7 @@ class Sitting:
         }
 
     def _wav(self, token: str) -> bytes:
-        """Return a sound of a trial that was shown, as WAV. Raises KeyError for an unknown token."""
+        """Return a sound of a trial that was shown. Raises KeyError for an unknown token."""
         return self._test.sounds.wav(*self._shown[token], token)
 
 
@@ -104,8 +104,8 @@ class ListenRequest(LocalRequest):
             self.refuse(HTTPStatus.NOT_FOUND, "no such page or sound; reload the page")
 
     def post(self, asked: dict[str, Any]) -> None:
-        """Write "answer", if given, to the trial "trial", and send `Sitting.state` of "listener". Status 409 means that
-        the trial is already answered."""
+        """Write "answer", if given, to "trial", and send the `Sitting.state` of "listener". Status 409 means that the
+        trial is already answered."""
         keys = {"/next": {"listener"}, "/answers": {"listener", "trial", "answer"}}.get(self.path)
         if keys is None:
             self.refuse(HTTPStatus.NOT_FOUND, "no such page")

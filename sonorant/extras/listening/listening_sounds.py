@@ -27,8 +27,7 @@ CUTOFF = 3500.0
 PASSED = 0.91
 """Passband of the resampler as a fraction of the Nyquist frequency."""
 SILENCE = (0.1, 0.4)
-"""Minimum and maximum seconds of silence after a sound; the length is random, so that copies of a recording differ in
-size."""
+"""Range of the random seconds of silence after a sound, which make copies of a recording differ in size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +48,12 @@ class Sounds:
 
     @property
     def rated(self) -> bool:
-        """Whether there are recordings to use as the reference of ratings."""
+        """Whether there are recordings, which ratings need as the reference."""
         return RECORDINGS in self.by_system
 
     def wav(self, system: str, sentence: str, token: str) -> bytes:
-        """Return a sound as a 16-bit WAV. `token` (hexadecimal) seeds the dither and the length of the silence, so that
-        neither bytes nor size reveal equal sounds."""
+        """Return a sound as a 16-bit WAV. `token` (hexadecimal) seeds dither and trailing silence, so that neither
+        bytes nor size reveal equal sounds."""
         noise = np.random.default_rng(int(token, 16))
         silence = np.zeros(round(noise.uniform(*SILENCE) * self.rate), np.float32)
         samples = np.concatenate([self.by_system[system][sentence], silence])
@@ -64,7 +63,7 @@ class Sounds:
 
 def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: int, seed: int) -> Sounds:
     """Read or synthesise `count` sentences that all systems have, chosen at random with `seed`. `places`: folder or
-    voice of each system; `sentences`: texts for voices. Raises SonorantError naming the faulty folder or voice."""
+    voice of each system. `sentences`: texts for voices. Raises SonorantError naming the faulty place."""
     asked = {sentence.name: sentence for sentence in sentences}
     systems = {name: open_system(place, asked) for name, place in places.items()}
     common = sorted(frozenset.intersection(*(system.names for system in systems.values())))
@@ -101,8 +100,7 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
 
 
 def equally_loud(sounds: Mapping[str, Mapping[str, Floats]], rate: int) -> dict[str, dict[str, Floats]]:
-    """Scale the sounds of each sentence to LOUDNESS, or to the highest common level that keeps their peaks below
-    PEAK."""
+    """Scale each sentence's sounds to LOUDNESS, or to the highest common level that keeps peaks below PEAK."""
     levelled: dict[str, dict[str, Floats]] = {name: {} for name in sounds}
     for sentence in next(iter(sounds.values())):
         found = {name: loudness(own[sentence], rate) for name, own in sounds.items()}

@@ -42,7 +42,7 @@ class Results:
     preferred: Mapping[str, Mapping[str | None, int]]
     """Number of pairs in which each listener preferred each system; None counts ties."""
     preference: Estimate | None
-    """Percentage of pairs in which A was preferred, ties counting half; None if there are no pairs."""
+    """Percentage of pairs in which A was preferred, ties counting half; None without pairs."""
     ratings: Mapping[str, Estimate]
     """Mean rating of each system, and of DIFFERENCE (within a sentence); may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
@@ -75,7 +75,6 @@ def judge(answers: Sequence[Answer]) -> Results:
 
 
 def screen(answers: Sequence[Answer]) -> dict[str, str]:
-    """Return the listeners to exclude, each with a reason."""
     given: dict[str, list[int]] = defaultdict(list)
     for answer in answers:
         if answer.scores and RECORDINGS in answer.scores:

@@ -59,7 +59,7 @@ def read_sentences(path: Path) -> list[Sentence]:
 
 
 class Speaker:
-    """A voice as a source of sounds; it can speak every sentence."""
+    """A voice as a system; it can speak every sentence."""
 
     def __init__(self, place: str, sentences: Mapping[str, Sentence]) -> None:
         if not sentences:
@@ -116,7 +116,7 @@ class Folder:
         return read_audio(self._files[name])
 
     def content(self, names: Sequence[str]) -> str:
-        """Return a hash of the recordings and of the parts of them that are used."""
+        """Return a hash of the recordings and the parts used."""
         digest = hashlib.sha256()
         for name in names:
             row = self._rows.get(name)

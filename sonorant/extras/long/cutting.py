@@ -1,8 +1,8 @@
 """Cut a long recording at pauses into utterances.
 
-An atom is a part of the speech without a pause; it is never divided. A run is a sequence of atoms whose text is
-continuous, up to the next jump in the text. An atom is omitted if the recognised words differ from the text, or if a
-jump interrupts its sentence, because the reader usually repeats that sentence.
+An atom is speech without a pause; it is never divided. A run is a sequence of atoms with continuous text, up to the
+next jump in the text. An atom is omitted if the recognised words differ from the text, or if a jump interrupts its
+sentence, because readers usually repeat such a sentence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,12 +53,12 @@ class _Atom:
     divided: bool = True
     """Whether the recording may be cut before this atom: no words were missed there."""
     parted: bool = False
-    """Whether the recording must be cut before this atom, because speech that is not in the text precedes it."""
+    """Whether a cut is required before this atom, because speech that is not in the text precedes it."""
 
 
 def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest: float, longest: float) -> list[Cut]:
-    """Return utterances of `shortest` to `longest` seconds, in order. `places`: position in the text of each word in
-    `heard`."""
+    """Return utterances of `shortest` to `longest` seconds, in order. `places`: position of each `heard` word in the
+    text."""
     atoms = _atoms(heard, places, script)
     _join(atoms, script)
     cuts: list[Cut] = []
@@ -120,7 +120,6 @@ def _join(atoms: list[_Atom], script: Script) -> None:
 
 
 def _whole(run: list[_Atom], script: Script) -> list[_Atom]:
-    """Trim a run to whole sentences."""
     while run and run[0].first not in script.sentence_ends:
         run = run[1:]
     while run and run[-1].last not in script.sentence_ends:
@@ -147,8 +146,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
 
 
 def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
-    """Divide `count` items into parts [first, last) at the lowest cost, by dynamic programming; items may be omitted.
-    `parts` maps the end of a part to its possible starts and their costs."""
+    """Divide `count` items into parts [first, last) at the lowest cost by dynamic programming; items may be omitted.
+    `parts` maps the end of a part to possible starts and their costs."""
     costs, came = [0.0], [(0, False)]
     for last in range(1, count + 1):
         best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)

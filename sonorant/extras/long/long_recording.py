@@ -47,15 +47,13 @@ class Placed:
     """Start in seconds, including the margin."""
     end: float
     text: str
-    """Text as written, or as recognised if there is no text."""
+    """Text as written, otherwise as recognised."""
     confidence: float | None = None
     """Confidence of the recogniser; None if there is a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Utterances and statistics of one recording."""
-
     seconds: float
     speech: float
     """Seconds of speech."""
@@ -159,7 +157,7 @@ def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
 
 
 def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, Any]]:
-    """Return the parts of the text that no utterance contains, with the reason `why`."""
+    """Return the parts of the text that no utterance contains."""
     spoken = [False] * len(script.words)
     for one in cuts:
         spoken[one.first : one.last] = [True] * (one.last - one.first)
@@ -173,7 +171,7 @@ def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, An
 
 
 def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[dict[str, Any]]:
-    """Return the parts of `spans` outside `covered`, with the words in `heard`. `spans` and `covered` are sorted."""
+    """Return the parts of `spans` outside `covered`; both are sorted."""
     found = []
     place = word = 0
     for start, end in spans:

@@ -17,8 +17,8 @@ from sonorant.audio.arrays import Doubles
 from sonorant.extras.long.script import Script
 
 PUT_IN, LEFT_OUT, MISHEARD, JUMP, JUMP_TO_SENTENCE = 1.0, 1.0, 1.5, 4.0, 2.6
-"""Costs of an extra word, a skipped word, a wrong word (lower if its letters are similar), a jump, and a jump to the
-start of a sentence."""
+"""Costs of an extra word, a skipped word, a wrong word (less for similar letters), a jump, and a jump to a sentence's
+start."""
 _AT_ONCE, _AHEAD = 400, 120  # recognised words aligned at a time, and context after them
 _AROUND = 800  # words searched on each side of the expected position
 _ANCHOR = 3  # consecutive words that form an anchor
@@ -50,8 +50,8 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
 
 
 def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position in the text, (M,), of each recognised word that begins three words unique to one place in it;
-    otherwise `NOWHERE`."""
+    """Return the position (M,) of each recognised word that starts three words which are unique in the text, otherwise
+    `NOWHERE`."""
     threes = list(zip(*(text[place:] for place in range(_ANCHOR)), strict=False))
     counts = Counter(threes)
     place_of = {three: place for place, three in enumerate(threes) if counts[three] == 1}

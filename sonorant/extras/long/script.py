@@ -29,7 +29,6 @@ class Script:
     """Indices of words that follow a comma or a similar mark."""
 
     def begins(self, word: int) -> bool:
-        """Return whether the word at index `word` starts a unit."""
         return word in (0, len(self.words)) or self.units[word] != self.units[word - 1]
 
     def text(self, first: int, last: int) -> str:

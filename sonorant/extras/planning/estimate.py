@@ -1,5 +1,5 @@
 """Estimate the time of a training run on other GPUs from counted work and published peaks: a lower bound and an
-expected time."""
+expectation."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -15,8 +15,8 @@ REACHED = 0.3
 """Assumed fraction of peak speed in practice. Large language models reach 0.21 to 0.46 of the tensor cores' peak
 (Chowdhery et al. 2022, table 3)."""
 HIDING = 2 / 3
-"""Fraction of computing that can overlap with gradient averaging: the backward pass, which takes twice as long as the
-forward pass."""
+"""Fraction of computing that can overlap with averaging: the backward pass, which takes twice as long as the forward
+pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,6 @@ def step_time(fleet: Fleet, needs: Needs, precision: str, micro_batches: int) ->
 
 
 def precision_on(gpu: GpuModel, job: Job) -> str:
-    """Return the precision of the job; `auto` means the GPU's 16-bit format."""
     wanted = str(job.train["precision"])
     return wanted if wanted != "auto" else "bf16" if gpu.bf16 else "fp16"
 

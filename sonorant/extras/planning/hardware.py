@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 BUCKET = 25 * 2**20
-"""Size in bytes of an all-reduce bucket, the default of DistributedDataParallel."""
+"""Bytes per all-reduce bucket, the default of DistributedDataParallel."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def bytes_by_component(trained: TrainStep) -> dict[str, int]:
 
 
 def activations_of_heaviest(trained: TrainStep) -> int:
-    """Return the bytes of the heaviest micro-batch that are kept from the forward to the backward pass."""
+    """Return the bytes that the heaviest micro-batch keeps from forward to backward."""
     batches = trained.recipe.dataset(trained.recipe.heaviest())
     device = trained.ranks.device
     moved = ({name: value.to(device) for name, value in batches[index].items()} for index in range(len(batches)))  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from sonorant.evaluation.report.players import spectrogram
 KEPT = 16
 """Number of clips kept in memory."""
 WINDOW = 0.03
-"""Minimum window of the spectrogram in seconds; a shorter one would not separate a voice's harmonics."""
+"""Minimum window of the spectrogram in seconds, long enough to separate a voice's harmonics."""
 HIGHEST = 8000.0
 """Maximum frequency of a spectrogram in Hz."""
 BINS = 80
@@ -37,7 +37,6 @@ class ClipSounds:
         return wav_header(rate, len(samples)) + pcm16(samples).tobytes()
 
     def _picture(self, utterance: Utterance) -> bytes:
-        """Return the utterance's log-mel as a PNG that spans exactly its length."""
         samples, rate = self._read(utterance)
         n_fft = 1 << (int(WINDOW * rate) - 1).bit_length()
         top = min(HIGHEST, rate / 2)

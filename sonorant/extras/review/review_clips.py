@@ -65,7 +65,7 @@ def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved:
 
 
 def before_conditioning(time: float, conditioning: Conditioning) -> float:
-    """Convert a time in a conditioned sound to the time before conditioning, in seconds."""
+    """Convert a time in a conditioned sound to seconds before conditioning."""
     found = time + (conditioning.start or 0.0)
     for start, end in conditioning.dropped:
         if found <= start:
