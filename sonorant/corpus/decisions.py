@@ -1,5 +1,5 @@
-"""A reviewer's decisions about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand. A clip
-is named by its content, so a decision applies to every copy, under any file name or id."""
+"""A reviewer's decisions about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand. Clips
+are named by a hash of their file, so a decision applies to every copy, under any file name or id."""
 
 import csv
 import io
@@ -70,7 +70,7 @@ class Decision:
 
 def apply(utterance: Utterance, decision: Decision, seconds: float | None = None) -> Utterance | Defect:
     """Return the edited utterance, or the defect of a dropped one. `seconds` is the utterance's length, if known.
-    Raises ValueError naming the column of an edge outside it."""
+    Raises ValueError naming the column if an edge is outside the utterance."""
     if decision.decision == "drop":
         return Defect.DROPPED
     if decision.decision == "keep":
@@ -127,8 +127,8 @@ def read_decisions(path: Path) -> dict[str, Decision]:
 
 
 def write_decision(path: Path, clip: str, decision: Decision | None) -> dict[str, Decision]:
-    """Write a decision, or remove a clip's decision if None; return all decisions. The file is read again first.
-    Raises SonorantError, and writes nothing, if it is damaged."""
+    """Write a decision, or remove the clip's decision if None; return all decisions. The file is read again first.
+    Raises SonorantError, and writes nothing, if the file is damaged."""
     decisions = read_decisions(path) if path.exists() else {}
     if decision is None:
         decisions.pop(clip, None)
@@ -193,11 +193,11 @@ def _seconds(name: str, values: dict[str, str]) -> float | None:
 @dataclass(frozen=True)
 class Decided:
     utterances: list[Utterance]
-    """Edited utterances; dropped ones have the defect DROPPED, and those with a readable file a `clip`."""
+    """Edited utterances. Dropped ones have the defect DROPPED, and those with a readable file have a `clip`."""
     notes: list[str]
     """Note of the decision on each dropped utterance, otherwise empty."""
     counts: dict[str, Any] | None
-    """Number of decisions of each kind, and of unused ones; None without a decisions file."""
+    """Number of decisions of each kind, and of unused decisions; None without a decisions file."""
     warning: str | None
 
 
@@ -233,7 +233,7 @@ def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path,
 
 
 def _length_found(corpus: Path, utterance: Utterance) -> float | None:
-    """Return an utterance's seconds, or None if only decoding can determine them."""
+    """Return the utterance's length in seconds, or None if only decoding can determine it."""
     if utterance.end is not None:
         return utterance.end - (utterance.start or 0.0)
     try:

@@ -50,18 +50,18 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Utterance:
-    """One recording and its text; None means not known yet."""
+    """One recording and its text; None means unknown so far."""
 
     id: str
     audio: str | None = None
-    """Audio file with forward slashes, absolute or relative to the corpus folder. A file outside it
+    """Audio file with forward slashes, absolute or relative to the corpus folder. A file outside the folder
     (`../../corpora/mine/a.wav`) requires `sha256`. None if the row names no usable file."""
     start: float | None = None
     """Start in seconds; None means the start of the audio file."""
     end: float | None = None
     """End in seconds; None means the end of the audio file."""
     text: str
-    """Text as imported, whitespace collapsed."""
+    """Text as imported, with whitespace collapsed."""
     speaker: str
     language: str
     """Language tag such as en-us."""
@@ -74,17 +74,17 @@ class Utterance:
     channels: str | None = None
     """A value of `sonorant.audio.channels.Channels`."""
     channel_correlation: float | None = None
-    """Correlation of the two least similar live channels; None for fewer than two."""
+    """Correlation of the two least similar channels, ignoring silent ones; None for fewer than two."""
     sha256: str | None = None
     """Hex SHA-256 of the audio file."""
     conditioning: Conditioning | None = None
-    """Changes to the recording before it is used."""
+    """Changes made to the recording before use."""
     measures: Measures | None = None
     """Measurements before conditioning."""
     clip: str | None = None
-    """Name by `sonorant.corpus.decisions.clip_name` before any edit."""
+    """Name from `sonorant.corpus.decisions.clip_name` before any edit."""
     confidence: float | None = None
-    """Confidence of the recogniser that transcribed the text, 0 to 1, if any."""
+    """Confidence, 0 to 1, of the recogniser that transcribed the text, if any."""
     split: str | None = None
     """train, validation or test."""
     defect: Defect | None = None
@@ -111,7 +111,8 @@ def _utterance(row: Any, where: Path) -> Utterance:
 
 
 def path_inside(folder: Path, file: str) -> Path | None:
-    """Return `file` relative to `folder`, or None if it is outside by `..`, an absolute path or a symbolic link."""
+    """Return `file` relative to `folder`, or None if it is outside because of `..`, an absolute path or a symbolic
+    link."""
     try:
         return (folder / file).resolve().relative_to(folder.resolve())
     except (ValueError, OSError, RuntimeError):  # outside, a NUL byte, a name too long, or a loop of links
@@ -124,13 +125,13 @@ def may_be_read(corpus: Path, utterance: Utterance) -> bool:
 
 
 def corpus_files(corpus: Path, utterances: Sequence[Utterance]) -> tuple[Path, ...]:
-    """Return existing files that identify a corpus on another machine: the manifest and the first recording."""
+    """Return the existing files that identify a corpus on a different machine: the manifest and the first recording."""
     audio = next((corpus / str(row.audio) for row in utterances if may_be_read(corpus, row)), None)
     return tuple(file for file in (corpus / "manifest.jsonl", audio) if file is not None and file_exists(file))
 
 
 def file_exists(path: Path) -> bool:
-    """Return whether a file exists; False for an impossible name."""
+    """Return whether a file exists; False for an invalid name."""
     try:
         return path.is_file()
     except OSError:

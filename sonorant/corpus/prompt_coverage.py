@@ -11,7 +11,7 @@ from sonorant.text import Frontend
 from sonorant.text.frontend import PAUSES
 
 SILENCE = "_"
-"""Symbol in diphones of a pause, or the start or end of a prompt."""
+"""Symbol in diphones for a pause or the start or end of a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)

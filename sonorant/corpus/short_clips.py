@@ -1,6 +1,6 @@
-r"""A few words cut out of an utterance, to train on as a separate utterance.
+"""Cut a few words out of an utterance, to train on as a separate utterance.
 
-The audit's alignment locates the pauses between words, called gaps. The cut is made where a gap is quietest, and
+The audit's alignment locates the pauses between words, called gaps. Each cut is made where a gap is quietest, and
 silence from the utterance is added. A voice trained without short texts babbles on them.
 """
 
@@ -37,7 +37,7 @@ class ShortClip:
 
     @property
     def gap(self) -> float:
-        """Seconds of the shorter gap at a cut."""
+        """Seconds of the shorter gap next to the clip."""
         return min((end - start for start, end in filter(None, (self.before, self.after))), default=math.inf)
 
     @property
@@ -47,8 +47,8 @@ class ShortClip:
 
 
 def cut(samples: Floats, rate: int, clip: ShortClip) -> Floats:
-    """Return the clip's samples float32 (S',) from its utterance's (S,) at `rate` Hz, with the utterance's initial
-    silence at each cut."""
+    """Cut a clip (S',) out of its utterance's samples (S,) at `rate` Hz, adding the utterance's initial silence at each
+    cut."""
     first = _quietest(samples, rate, clip.before) if clip.before else 0
     last = _quietest(samples, rate, clip.after) if clip.after else len(samples)
     silence = samples[: _silent(samples, rate)]
@@ -65,7 +65,6 @@ def phonemes_of(phonemes: Sequence[Phoneme], words: slice) -> tuple[Phoneme, ...
 
 
 def _quietest(samples: Floats, rate: int, span: Span) -> int:
-    """Return the middle sample of the quietest frame in a span of seconds."""
     width, first = round(_FRAME * rate), round(span[0] * rate)
     power = _power(samples[first : round(span[1] * rate)], width)
     return first + (int(np.argmin(power)) * width + width // 2 if len(power) else 0)
@@ -89,9 +88,9 @@ def _power(samples: Floats, width: int) -> Floats:
 MOST_WORDS = 3
 LEAST_SECONDS_A_WORD, MOST_SECONDS = 0.2, 1.5
 LEAST_GAP = 0.05
-"""Minimum seconds of the gap at a cut."""
+"""Minimum seconds of a gap to cut at."""
 DOUBT = 0.2
-"""Maximum `AuditedWord.doubt` of a word in a clip."""
+"""Maximum `AuditedWord.doubt` of the words in a clip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +98,7 @@ class FeaturesConfig:
     """Section `features` of params.yaml."""
 
     short_clips: float = 0.0
-    """Number of words and phrases to cut out and train on, as a fraction of training utterances."""
+    """Number of short clips to cut out and train on, as a fraction of training utterances."""
     minutes: float | None = None
     """Minutes of the training split to use; None means all."""
 
@@ -113,7 +112,7 @@ class FeaturesConfig:
 
 
 def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: float) -> list[ShortClip]:
-    """Choose clips by `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner ran."""
+    """Choose clips according to `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner ran."""
     if share == 0:
         return []
     rows = {row.id: row for row in read_audit(audited / "audit.jsonl")}
@@ -126,8 +125,8 @@ def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: floa
 
 
 def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], share: float) -> list[ShortClip]:
-    """Return the clips with the widest gaps, at most one per utterance and `share` of the training utterances, and none
-    with the text of a held-out utterance."""
+    """Return the clips with the widest gaps: at most one per utterance, and at most `share` of the training utterances.
+    No clip has the text of a held-out utterance."""
     training = [utterance for utterance in utterances if utterance.split == "train"]
     held_out = {text_key(utterance) for utterance in utterances if utterance.split != "train"}
     best = []
@@ -142,7 +141,7 @@ def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], shar
 
 
 def _clips(utterance: Utterance, row: Audited) -> Iterator[ShortClip]:
-    """Yield possible clips of an utterance without doubtful words, single words first."""
+    """Yield clips of an utterance without doubtful words, single words first."""
     words, count = row.words, len(row.words)
     if row.fault is not None:
         return

@@ -13,7 +13,7 @@ from sonorant.files import sha256_file
 
 
 def recording_of(corpus: Path, utterance: Utterance) -> Path:
-    """Return the path of the utterance's audio file. Raises SonorantError if its user changed or removed it after the
+    """Return the path of the utterance's audio file. Raises SonorantError if it was changed or removed after the
     manifest was written."""
     file = corpus / str(utterance.audio)
     if utterance.sha256 is None:
@@ -32,14 +32,14 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
 
 @lru_cache(maxsize=2**14)
 def _hash(file: Path, size: int, modified: int) -> str:
-    """Hash a file, cached because many utterances may share it."""
     return sha256_file(file)
 
 
 def read_sound(corpus: Path, utterance: Utterance, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
-    """Return the utterance, conditioned as planned, as mono float32 (S,), full scale 1.0, and its rate in Hz.
+    """Return the utterance, conditioned as planned, as mono float32 (S,) with full scale 1.0, and its sample rate in
+    Hz.
 
-    Raises SonorantError if the file is absent, changed or cannot be decoded.
+    Raises SonorantError if the file is missing, changed or cannot be decoded.
     """
     samples, rate = read_audio(recording_of(corpus, utterance), start=utterance.start or 0.0, end=utterance.end)
     if utterance.conditioning is not None:

@@ -13,7 +13,7 @@ from sonorant.corpus.manifest import SPLITS, Utterance
 
 SplitBy = Literal["text", "speaker"]
 NEAR = 0.2
-"""Maximum fraction of differing words in near-duplicates."""
+"""Maximum fraction of words in which near-duplicates differ."""
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 _SHINGLE = 3
 _COMMON = 50  # a word sequence in more texts than this is a common phrase
@@ -21,7 +21,7 @@ _FEW = 10
 
 
 def split_of(key: str, *, validation: float, test: float) -> str:
-    """Return "train", "validation" or "test" by `key` alone.
+    """Return "train", "validation" or "test", determined by `key` alone.
 
     The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other, so that a larger fraction
     reduces train only.
@@ -33,10 +33,10 @@ def split_of(key: str, *, validation: float, test: float) -> str:
 
 
 def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
-    """Return the keys held out beyond `most` utterances in each of validation and test.
+    """Return the held-out keys that exceed `most` utterances in validation or test.
 
-    Each set keeps whole keys nearest to its end, at least one. So a smaller `most` holds out a subset, and a growing
-    corpus moves nothing from training into a full set.
+    Each set keeps the whole keys nearest to its end of [0, 1), at least one. So a smaller `most` holds out a subset,
+    and a growing corpus moves nothing from training into a full set.
     """
     sizes = Counter((utterance.split, split_key(utterance, by)) for utterance in utterances)
     found = set()
@@ -59,24 +59,23 @@ def split_key(utterance: Utterance, by: SplitBy) -> str:
 
 
 def text_key(utterance: Utterance) -> str:
-    """Return the spoken text without case and punctuation, equal for every take of a sentence."""
+    """Return the spoken text without case and punctuation, which is equal for every take of a sentence."""
     return " ".join(words_of(utterance.spoken or ""))
 
 
 def words_of(text: str) -> list[str]:
-    """Return words without case and punctuation."""
+    """Return words in lower case without punctuation."""
     return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
-    """Return `text_key` of every training sentence."""
     return {text_key(utterance) for utterance in utterances if utterance.split == "train"}
 
 
 def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
     """Count distinct texts (`texts`), utterances with a repeated text (`takes`) and held-out ones with a training text
-    (`held_out_read`); list `near_duplicates`: held-out texts that differ from a training text in up to `NEAR` of the
-    words."""
+    (`held_out_read`). List `near_duplicates`: held-out texts that differ from a training text in at most a fraction
+    `NEAR` of the words."""
     times, read = Counter(map(text_key, utterances)), read_in_training(utterances)
     held_out = [text_key(utterance) for utterance in utterances if utterance.split != "train"]
     return {
@@ -88,9 +87,10 @@ def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
 
 
 def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
-    """Return the training text nearest to each held-out text by Levenshtein distance, and how many words differ.
+    """Return the training text nearest to each held-out text by Levenshtein distance, and the number of differing
+    words.
 
-    Compares only texts that share three consecutive words, for linear time.
+    Compares only texts that share three consecutive words, so that time grows linearly.
     """
     holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:
@@ -113,7 +113,7 @@ def _shingles(text: str) -> set[tuple[str, ...]]:
 
 
 def few_texts(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
-    """Return a warning if the corpus repeats a few texts, such as digits or commands, otherwise None."""
+    """Return a warning if the corpus repeats a few texts, such as digits or commands; otherwise None."""
     texts = len({text_key(utterance) for utterance in utterances})
     there = {utterance.split for utterance in utterances}
     missing = any(share and split not in there for split, share in zip(SPLITS[1:], (validation, test), strict=True))

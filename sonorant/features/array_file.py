@@ -84,7 +84,6 @@ class ArrayWriter:
         return self
 
     def append(self, rows: np.ndarray) -> None:
-        """Append rows (n, *row_shape)."""
         if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
             raise TypeError(f"expected {self._dtype} (n, *{self._row_shape}), got {rows.dtype} {rows.shape}")
         self._file.write(rows.tobytes())
@@ -108,7 +107,7 @@ def array_hash(path: Path) -> str:
 
 
 def content_hash(hashes: list[str]) -> str:
-    """Return the hex SHA-256 over the hashes of several arrays in order."""
+    """Return the hex SHA-256 of a list of hashes."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 

@@ -14,11 +14,11 @@ from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 
 FRAMES_MULTIPLE = 16
-"""Padded frame counts are multiples of this, so that kernels run on few shapes."""
+"""Padded frame counts are multiples of this, which limits the number of shapes."""
 TOKENS_MULTIPLE = 8
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
-"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare it with the plan."""
+"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare these with the plan."""
 
 
 class UtteranceBatches(Dataset[Batch]):

@@ -1,6 +1,6 @@
 """Load planned micro-batches as tensors, with codec codes and a prompt by the same speaker.
 
-Shapes: U utterances, B rows, F code frames of one utterance, P of a prompt, G codebooks.
+Shapes: B rows, F code frames of an utterance, P of a prompt, G codebooks.
 """
 
 from collections.abc import Sequence
@@ -31,15 +31,15 @@ class Peers:
         self._ends_G = np.cumsum(np.bincount(group_U))
 
     def of(self, item: int) -> NDArray[np.signedinteger]:
-        """Return the utterances with the speaker and split of `item`, including it, ascending."""
+        """Return the utterances with the same speaker and split as `item`, including it, ascending."""
         group = int(self._store.speaker[item]) * self._splits + int(self._store.split[item])
         return self._order_U[int(self._ends_G[group - 1]) if group else 0 : int(self._ends_G[group])]
 
 
 class Prompts:
-    """Draws part of another utterance of the same speaker and split for each row and epoch.
+    """Draws a prompt for each row and epoch: part of another utterance of the same speaker and split.
 
-    A fraction `UNPROMPTED` of the rows gets no prompt, nor do rows whose speaker has no other utterance.
+    A fraction `UNPROMPTED` of the rows, and rows whose speaker has no other utterance, get no prompt.
     """
 
     def __init__(self, store: FeatureStore, codes: CodeStore, frames: int, seed: int) -> None:

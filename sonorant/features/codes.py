@@ -4,7 +4,7 @@ A folder with `header.json`, `frames.npy` int64 (U,) in the order of the feature
 32), the SHA-256 of each shard's codes, int16 (sum F, G), which are in the features' store. For a family without codes,
 the header never changes, so that no later stage reruns.
 
-Shapes: U utterances, K shards, F code frames of one utterance, G codebooks.
+Shapes: U utterances, K shards, F code frames of an utterance, G codebooks.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from sonorant.features.store.shard_files import Shard, write_shard
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 
 VERSION = 1
-"""Version of the store's layout; readers reject any other."""
+"""Version of the store's layout; different versions are rejected."""
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
 _FRAMES, _USED = "frames", "used"
-"""Keys of a shard's rows: code frames of each utterance; occurrences per codebook and code."""
+"""Keys in a shard's rows: code frames of each utterance; number of occurrences of each code."""
 _REMAKE = "dvc repro --force --single-item train_waveform"
 
 
@@ -63,7 +63,7 @@ class Encodes(Protocol):
 
 
 class CodeStore:
-    """Codes of the utterances of a feature store, by the same index.
+    """Codes of the utterances of a feature store, with the same indices.
 
     Attributes: `frames` (int64 (U,)), `codebooks` (G), `codes_per_stream`, `stride` (mel frames per code frame),
     `codec` (with `silence`, and `sha256` of the weights), `report` (per codebook `use`, the fraction of codes that
@@ -87,8 +87,8 @@ class CodeStore:
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
-        """Open the store at `path`. Raises SonorantError for codes of other features, a family without codes, another
-        version or damaged files."""
+        """Open the store at `path`. Raises SonorantError if it has a different version, contains no codes or codes of
+        different features, or is damaged."""
         header = read_header(path)
         if "codec" not in header:
             raise SonorantError(
@@ -120,7 +120,6 @@ class CodeStore:
         return self._shards.read(CODES, shard, first, int(self.frames[i]), keep=keep)
 
     def fetch(self, items: Iterable[int] | np.ndarray) -> None:
-        """Download the codes of these utterances; see `Shards.fetch`."""
         self._shards.fetch(np.unique(self._features.index.shard[np.asarray(items, dtype=np.int64)]).tolist(), (CODES,))
 
     def verify(self) -> None:
@@ -142,7 +141,7 @@ def code_hash(path: Path) -> str:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Read header.json. Raises SonorantError if it is missing or has another version."""
+    """Read header.json. Raises SonorantError if it is missing or has a different version."""
     header = read_json(path / "header.json")
     if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
         found = header.get("version") if isinstance(header, dict) else None
@@ -160,8 +159,8 @@ def write_codes(
 ) -> None:
     """Encode the utterances of `features` that are not in the store yet, and write `out` atomically.
 
-    `sha256`: hash of the codec's weights; `processes`: as in `spread`. Raises SonorantError if an utterance's code
-    frames do not match the codec's stride.
+    `sha256`: hash of the codec's weights; `processes`: as in `spread`. Raises SonorantError if an utterance's number of
+    code frames does not match the codec's stride.
     """
     described = {
         "codebooks": codec.codebooks,
@@ -228,7 +227,6 @@ def modules_of(kind: type) -> list[ModuleType]:
 
 
 _given: tuple[FeatureStore, Encodes]
-"""Features and codec of a worker process."""
 
 
 def _prepare(content: bytes) -> None:

@@ -1,5 +1,5 @@
-"""Compute the shards that a store lacks, each in one torch thread, because some sums depend on the number of threads in
-their last bits."""
+"""Compute the shards that a store lacks, each in one torch thread, because the last bits of some sums depend on the
+number of threads."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,8 +43,8 @@ def complete(
     prepare: Callable[..., None] = use_one_thread,
     arguments: tuple[Any, ...] = (),
 ) -> list[Shard]:
-    """Return all shards with these keys. `write` computes and writes a missing one from its `work`. `sizes`: number of
-    utterances of each shard; `processes`, `prepare`, `arguments` and `reads` as in `spread`."""
+    """Return all shards with these keys. `write` computes a missing one from its `work` and writes it. `sizes`: number
+    of utterances of each shard; `processes`, `prepare`, `arguments` and `reads`: as in `spread`."""
     found = find_shards(open_store(place), keys)
     lacking = [number for number, shard in enumerate(found) if shard is None]
     lacking.sort(key=lambda number: -sizes[number])  # largest first, so that workers finish together

@@ -33,16 +33,14 @@ from sonorant.files import sha256_file
 from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
 
 VERSION = 1
-"""Increase this version if shards' content changes for a reason that `_code` does not cover."""
+"""Increase this version if shards change for a reason that `_code` does not cover."""
 Row = Utterance | ShortClip
 FRAMES, COUNT, SUM, SQUARES = "frames", "tokens", "sum", "squares"
-"""Keys of rows: number of frames and tokens, sum of mel values and of their squares."""
+"""Keys in a shard's rows: number of frames and tokens, sum of mel values and of their squares."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Settings shared by all shards."""
-
     corpus: Path
     store: str
     audio: MelConfig
@@ -54,7 +52,7 @@ def utterance_of(row: Row) -> Utterance:
 
 
 def shard_keys(job: Job, shards: Sequence[Sequence[Row]], frontend: Frontend) -> list[str]:
-    """Return each shard's key: a hash of its rows, settings and source code, without speakers, splits and ids."""
+    """Return each shard's key: a hash of its rows, settings and source code, excluding speakers, splits and ids."""
     settings = [VERSION, _code(), dataclasses.asdict(job.audio), frontend_description(frontend)]
     shared = key_of(*settings)
     return [key_of(shared, [_described(job.corpus, row) for row in rows]) for rows in shards]
@@ -106,7 +104,7 @@ def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
 
 
 def features_of(job: Job, row: Row) -> dict[str, np.ndarray]:
-    """Return the arrays of one row, see `arrays_of`; the mel is computed from the stored 16-bit samples."""
+    """Return the arrays of one row, see `arrays_of`. The mel is computed from 16-bit samples."""
     utterance, audio = utterance_of(row), job.audio
     frontend, symbols = _frontend(job.text, utterance.language)
     named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"

@@ -1,4 +1,4 @@
-"""The feature store: mels, pitch, samples and tokens of a corpus, as an index and the shards that it lists.
+"""The feature store: mels, pitch, samples and tokens of a corpus, in shards listed by an index.
 
 Shapes of one utterance: T frames, M mel bins, S samples, N tokens. U utterances.
 """
@@ -26,7 +26,7 @@ from sonorant.features.store.place import FILE as PLACE
 from sonorant.files import read_json, sha256_tree
 
 VERSION = 1
-"""Version of the store's layout; readers reject any other."""
+"""Version of the store's layout; different versions are rejected."""
 MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
 """Arrays of a shard, in the order of the index."""
 HEADER = "header.json"
@@ -34,10 +34,9 @@ FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
 SAID_MELS = "mels.npy"
 """File of predicted mels, float16 (sum T, M), which replaces the shards' mels."""
 SAID_BY = "mels_said_by"
-"""Header key of stores of predicted mels, see `sonorant.features.predicted`."""
+"""Header key of stores with predicted mels, see `sonorant.features.predicted`."""
 _REPAIR = "run: dvc repro features"
 REMAKE = "dvc repro --force --single-item features"
-"""Command that computes missing shards."""
 
 
 class FeatureStore:
@@ -62,8 +61,8 @@ class FeatureStore:
 
     @classmethod
     def open(cls, path: Path, compared: str | None = None) -> FeatureStore:
-        """Open the store at `path`. `compared`: hash of an index that was already checked. Raises SonorantError for
-        another version or damaged files; shards are checked when they are read, or by `verify`."""
+        """Open the store at `path`. `compared`: hash of an index that was already checked. Raises SonorantError if the
+        store is damaged or has a different version; shards are checked when they are read, or by `verify`."""
         header = read_json(path / HEADER)
         if not isinstance(header, dict) or header.get("version") != VERSION:
             found = header.get("version") if isinstance(header, dict) else None
@@ -83,12 +82,11 @@ class FeatureStore:
 
     @property
     def fetches(self) -> bool:
-        """Whether shards are downloaded from a bucket when they are read."""
+        """Whether shards are downloaded from a bucket."""
         return self.place.remote and not self._shards.held
 
     @property
     def nbytes(self) -> int:
-        """Size of all arrays in bytes."""
         frames, tokens = int(self.frames.sum()), int(self.tokens_count.sum())
         return frames * 2 * (self.audio.n_mels + ROWS + self.audio.hop) + tokens * 2 * 3
 
@@ -108,7 +106,8 @@ class FeatureStore:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Keep rows read in this context in memory: fetching their shards per validation would evict training data."""
+        """Keep rows read in this context in memory, because downloading them per validation would evict training
+        data."""
         self.keeps = True
         try:
             yield
@@ -116,14 +115,14 @@ class FeatureStore:
             self.keeps = False
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Return the log-mel float16 (T, M) of utterance `i`, or of `frames` frames from `start`."""
+        """Return the log-mel float16 (T, M) of utterance `i`, or `frames` frames of it from `start`."""
         count = self._frames_of(i, start, frames)
         if self._said:
             return self._said.read(i, start, count)
         return self._read(MELS, i, self.index.first_frame[i] + start, count)
 
     def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Return the log-mel and the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2)."""
+        """Return log-mel and rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2)."""
         pitch = self._read(PITCH, i, self.index.first_frame[i] + start, self._frames_of(i, start, frames))
         return np.concatenate([self.mel(i, start, frames), pitch], axis=1)
 
@@ -132,7 +131,7 @@ class FeatureStore:
         return self._read(PITCH, i, self.index.first_frame[i], int(self.frames[i]))
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Return samples int16 (T * hop,) of the frames in `mel`, full scale 32768, zero-padded at the end."""
+        """Return the samples int16 (T * hop,) of the frames that `mel` returns, full scale 32768, zero-padded."""
         hop = self.audio.hop
         first, count = self.index.first_frame[i] + start, self._frames_of(i, start, frames)
         return self._read(AUDIO, i, first * hop, count * hop)
@@ -152,7 +151,7 @@ class FeatureStore:
         return rows
 
     def indices(self, split: str) -> np.ndarray:
-        """Return the utterances of a split, int64, ascending."""
+        """Return the utterances of a split as indices int64, ascending."""
         return np.flatnonzero(self.split == self.header["splits"].index(split))
 
     def check(self) -> None:
@@ -160,7 +159,7 @@ class FeatureStore:
         self._shards.check()
 
     def verify(self) -> None:
-        """Raise SonorantError if an array is missing or differs from its hash; arrays in buckets are compared when
+        """Raise SonorantError if an array is missing or differs from its hash. Arrays in buckets are compared when
         downloaded."""
         self._shards.verify()
         if self._said and self._said.sha256 != self.header[SAID_MELS]:

@@ -1,4 +1,4 @@
-"""Compute features shard by shard, and write the index that names the shards.
+"""Compute features shard by shard, and write the index that lists the shards.
 
 Only shards that the store lacks are computed: a killed stage continues where it stopped, and a changed utterance
 changes only its shard. The output does not depend on how the work was divided.
@@ -52,7 +52,7 @@ def write_features(
     *,
     store: StoreConfig,
 ) -> None:
-    """Write the features of `utterances`, then of `short_clips`: missing shards to `store`, the index to `out`,
+    """Write the features of `utterances`, then of `short_clips`: missing shards to `store`, and the index to `out`,
     atomically.
 
     Raises SonorantError if an utterance has no readable audio, speakable text or split, or if the corpus has no
@@ -107,7 +107,7 @@ def write_features(
 
 
 def _check(utterances: list[Utterance]) -> str:
-    """Return the language. Raises SonorantError if the utterances cannot form a store."""
+    """Return the corpus's language. Raises SonorantError if the utterances cannot form a store."""
     if not any(utterance.split == "train" for utterance in utterances):
         raise SonorantError(
             f"features: none of {len(utterances)} utterances is in the training split; see the corpus report"
@@ -133,7 +133,7 @@ def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any)
 def _statistics(count: int, sums: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
     """Return the mean and standard deviation of `count` values from the sums (U,) of utterances.
 
-    Sums are added in row order, so that no bit depends on the shards.
+    Sums are added in row order, so that the division into shards changes no bit.
     """
     total, of_squares = (float(np.cumsum(values)[-1]) for values in (sums, squares))
     mean = total / count

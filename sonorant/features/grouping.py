@@ -12,7 +12,7 @@ _BITS = 256
 
 
 def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
-    """Return positions in `ids`, int64, leaf by leaf in hash order; a leaf has at most `most`."""
+    """Return each leaf as positions in `ids`, int64, in hash order. A leaf has at most `most`."""
     digests = np.frombuffer(b"".join(hashlib.sha256(name.encode("utf-8")).digest() for name in ids), np.uint8)
     digests = digests.reshape(-1, 32)
     order = np.lexsort(digests.view(">u8").T[::-1])
@@ -20,8 +20,7 @@ def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
 
 
 def _split(digests: np.ndarray, first: int, end: int, bit: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of sorted digests (U, 32) that share all bits before `bit`, split by further bits while too
-    large."""
+    """Yield the ranges of sorted digests (U, 32) that form leaves. All digests share the bits before `bit`."""
     if first == end:
         return
     if end - first <= most or bit == _BITS:

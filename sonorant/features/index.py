@@ -1,6 +1,6 @@
 """The index of a feature store: a table with a row per utterance, kept as memory-mapped .npy columns.
 
-The ranks of a machine share its pages. U utterances, K shards, F arrays of a shard.
+All ranks on a machine share its pages. U utterances, K shards, F arrays of a shard.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Ids(Sequence[str]):
 
 
 class Index:
-    """Memory-mapped columns, see `COLUMNS`: `first_frame` and `first_token` are offsets in the shard, `split` and
-    `speaker` positions in the header's lists; `by_shard` has the utterances in shard order."""
+    """Memory-mapped columns, see `COLUMNS`. `first_frame` and `first_token` are offsets in the shard, `split` and
+    `speaker` positions in the header's lists; `by_shard` contains the utterances in shard order."""
 
     frames: np.ndarray
     first_frame: np.ndarray
@@ -83,7 +83,7 @@ class Index:
         return len(self.frames)
 
     def in_shard(self, shard: int) -> np.ndarray:
-        """Return the utterances of a shard in shard order, int64."""
+        """Return the indices (int64) of a shard's utterances in shard order."""
         first = int(self.shard_ends[shard - 1]) if shard else 0
         return self.by_shard[first : int(self.shard_ends[shard])]
 
@@ -110,7 +110,7 @@ class Rows:
     shards: Sequence[np.ndarray]
     """Utterances of each shard, in shard order."""
     objects: np.ndarray
-    """SHA-256 of arrays, uint8 (K, F, 32)."""
+    """SHA-256 of each shard's arrays, uint8 (K, F, 32)."""
 
 
 def write_index(store: Path, rows: Rows) -> str:
@@ -137,7 +137,7 @@ def write_index(store: Path, rows: Rows) -> str:
 
 
 def begins(counts: np.ndarray, by_shard: np.ndarray, shard_ends: np.ndarray) -> np.ndarray:
-    """Return the offset of each utterance in its shard, int64 (U,), given `counts` (U,)."""
+    """Return the offset of each utterance in its shard, int64 (U,). `counts` (U,): rows of each utterance."""
     after = np.cumsum(counts[by_shard])
     firsts = np.concatenate([[0], shard_ends[:-1]])[: len(shard_ends)]
     before_shard = np.concatenate([[0], after])[firsts]

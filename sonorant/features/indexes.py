@@ -11,8 +11,8 @@ from sonorant.files import read_json
 
 
 def needed_of(index: Path) -> Needed | None:
-    """Return the shards that the folder `index` of stage `features` or `train_waveform` needs; None without codes.
-    Raises SonorantError if damaged."""
+    """Return the shards that the index in folder `index` needs; None if it has no codes. Raises SonorantError if
+    damaged."""
     header = read_json(index / HEADER)
     if isinstance(header, dict) and "index" in header:
         objects = np.array(FeatureStore.open(index).index.shard_objects)

@@ -1,4 +1,4 @@
-"""The epoch plan: utterances to micro-batches to optimizer steps.
+"""The epoch plan: utterances are grouped into micro-batches, and these into optimizer steps.
 
 The plan is a pure function of (seed, epoch): training resumes at any step without replaying earlier ones, and any
 number of ranks shares one plan.
@@ -21,7 +21,7 @@ class MicroBatch:
 
     epoch: int
     number: int
-    """Position in the plan of the epoch."""
+    """Position in the epoch's plan."""
     items: np.ndarray
     """(B,) int64 indices into the feature store."""
     starts: np.ndarray | None = None
@@ -36,20 +36,20 @@ class Plan:
     """
 
     micro_batches_per_step: int
-    """Micro-batches per step on all ranks together; an epoch's last step may have fewer."""
+    """Number of micro-batches per step on all ranks; an epoch's last step may have fewer."""
     micro_batches: Callable[[int], list[MicroBatch]]
-    """Returns the micro-batches of an epoch, in order."""
+    """Function that returns an epoch's micro-batches in order."""
     windows: int = 1
     """Number of windows per epoch; see `sonorant.features.windows`."""
     fetch: Callable[[int], None] | None = None
-    """Downloads an epoch's data to this machine; None if it is local."""
+    """Function that downloads an epoch's data; None if all data is local."""
 
     def first(self) -> list[MicroBatch]:
-        """Return the micro-batches of the first epoch that has any; a window may hold no training utterance."""
+        """Return the micro-batches of the first epoch that has any; a window may contain no training utterance."""
         return next(batches for batches in map(self.micro_batches, count()) if batches)
 
     def steps(self, epoch: int) -> list[list[MicroBatch]]:
-        """Return an epoch's optimizer steps; every sample is in exactly one."""
+        """Return an epoch's optimizer steps; every micro-batch is in exactly one."""
         batches = self.micro_batches(epoch)
         size = self.micro_batches_per_step
         return [batches[start : start + size] for start in range(0, len(batches), size)]
@@ -68,7 +68,7 @@ def balanced(
 
 
 def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, balance: float) -> np.ndarray | None:
-    """Return how often `balanced` repeats each item, float64 (B,), or None if every item occurs once."""
+    """Return how often each item occurs in `balanced`, float64 (B,), or None if every item occurs once."""
     if balance == 0:
         return None
     speakers_B = speakers[items]
@@ -81,7 +81,7 @@ def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, bal
 
 
 def repeated(items: np.ndarray, times_B: np.ndarray, *, seed: int, epoch: int) -> np.ndarray:
-    """Repeat `items` (B,) `times_B` times each; fractional parts are drawn from (seed, epoch)."""
+    """Repeat `items` (B,) `times_B` times each. Fractions are rounded at random, seeded with (seed, epoch)."""
     whole_B = np.floor(times_B)
     drawn_B = np.random.default_rng([seed, epoch, 1]).random(len(items)) < times_B - whole_B
     return np.repeat(items, whole_B.astype(np.int64) + drawn_B)
@@ -119,7 +119,7 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
 
 
 def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
-    """Yield the ends of groups of neighbours, each as large as `budget` allows after padding."""
+    """Yield the ends of groups of adjacent lengths, each as large as `budget` allows after padding."""
     first = longest = place = 0
     for part in range(0, len(lengths), _AT_ONCE):
         for length in lengths[part : part + _AT_ONCE].tolist():

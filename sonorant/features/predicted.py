@@ -1,6 +1,6 @@
-"""A feature store with mels predicted by a trained model, the waveform model's input in synthesis.
+"""A feature store with predicted mels, on which the waveform model is trained because it receives them in synthesis.
 
-It shares index and shards, except the mels, with the recordings' store. Shapes: T frames, M mel bins.
+It shares everything except the mels with the recordings' store. Shapes: T frames, M mel bins.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from sonorant.features.feature_store import FILES, HEADER, SAID_BY, SAID_MELS, F
 from sonorant.files import atomic_folder, locked, read_json, sha256_file, write_json
 
 VERSION = 1
-"""Increase this version if the same model predicts other mels from the same recordings."""
+"""Increase this version if the same model predicts different mels from the same recordings."""
 Says = Callable[[FeatureStore], Iterator[Floats]]
-"""Function that yields each utterance's predicted log-mel (T, M), as long as the recording's, in order."""
+"""Function that yields each utterance's predicted log-mel (T, M) in order, with as many frames as the recording."""
 
 
 def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:
-    """Return a store of `features` with the mels that `says` predicts with the model in `predictor`. It is created
-    below `folder` unless it exists; concurrent processes wait for the first.
+    """Return a store of `features` with the mels that `says` predicts with the model in `predictor`. It is created in
+    `folder` unless it exists; concurrent processes wait for the first.
 
-    Raises SonorantError if the disk is full, the features are damaged, or a mel is not finite or of another length.
+    Raises SonorantError if the disk is full, the features are damaged, or a mel is not finite or has a wrong length.
     """
     key = _key(features, predictor)
     target = folder / key[:32]

@@ -19,7 +19,7 @@ from sonorant.features.store.shard_files import OBJECTS, object_name
 from sonorant.files import sha256_file
 
 _OPEN = 4096
-"""Maximum number of files kept open, as opening a file per row takes longer than reading it."""
+"""Maximum number of open files. Opening a file per row takes longer than reading it."""
 _SHARE = 4
 """Divisor of the process's limit on open files: 1024 / 4 allows all arrays of a window of 64 shards."""
 _TRIES = 100  # another process may evict a file before it is opened here
@@ -96,7 +96,7 @@ class Shards:
         self._open.clear()
 
     def fetch(self, shards: Iterable[int], names: Sequence[str]) -> None:
-        """Download these arrays into the cache, and close evicted files, which take disk space. Thread-safe."""
+        """Download these arrays into the cache, and close evicted files to free disk space. Thread-safe."""
         for key, file in list(self._open.items()):
             if file.removed:
                 self._open.pop(key, None)
@@ -105,7 +105,7 @@ class Shards:
                 self._path(name, shard)
 
     def copy(self, target: Path) -> None:
-        """Copy all objects to a store in the folder `target`."""
+        """Copy all arrays to a store in the folder `target`."""
         for name, shard in self._all():
             file = target / self._object(name, shard)
             file.parent.mkdir(parents=True, exist_ok=True)

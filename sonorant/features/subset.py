@@ -1,4 +1,4 @@
-"""Select nested subsets of the training split by minutes, even across speakers."""
+"""Select nested subsets of the training split by minutes, evenly across speakers."""
 
 import hashlib
 from collections import defaultdict
@@ -8,15 +8,14 @@ from sonorant.corpus.manifest import Utterance
 
 
 def minutes_of(utterances: Sequence[Utterance]) -> float:
-    """Return the minutes of the training split."""
     return sum(utterance.seconds or 0.0 for utterance in utterances if utterance.split == "train") / 60
 
 
 def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utterance]:
-    """Keep at most `minutes` of the training split; validation and test stay complete.
+    """Keep at most `minutes` of the training split, and all of validation and test.
 
-    Utterances are taken in the order of their ids' hashes, so a smaller subset is part of a larger one. Speakers get
-    equal shares, with at least one utterance each; unused time goes to other speakers.
+    Utterances are taken in the order of their ids' hashes, so that a smaller subset is part of a larger one. Speakers
+    get equal shares, with at least one utterance each; unused time goes to other speakers.
     """
     by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
@@ -29,7 +28,7 @@ def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utter
 
 
 def _even_share(seconds: Mapping[str, float], total: float) -> float:
-    """Return the limit per speaker, in seconds, that adds up to `total`."""
+    """Return the limit in seconds per speaker at which all speakers together have `total`."""
     left = total
     for number, own in enumerate(sorted(seconds.values())):
         share = left / (len(seconds) - number)

@@ -10,9 +10,9 @@ from sonorant.features.plan import repeated
 
 
 class Windows:
-    """Windows counted across epochs: round r is window r % `count` of epoch r // `count`.
+    """Windows numbered across epochs: number n is window n % `count` of epoch n // `count`.
 
-    A pure function of the arguments, equal on every machine.
+    They depend only on the arguments, and are the same on every machine.
     """
 
     def __init__(self, index: Index, items: np.ndarray, times: np.ndarray | None, *, shards: int, seed: int) -> None:
@@ -29,7 +29,7 @@ class Windows:
         return order[window * self._shards : (window + 1) * self._shards]
 
     def items(self, number: int) -> np.ndarray:
-        """Return the indices (int64) of a round, ascending; an item may occur more than once."""
+        """Return the items (int64) of window `number`, ascending. An item may occur more than once."""
         members = np.sort(np.concatenate([self._index.in_shard(int(shard)) for shard in self.shards(number)]))
         members = members[self._times_U[members] > 0]
         return repeated(members, self._times_U[members], seed=self._seed, epoch=number)

@@ -1,7 +1,7 @@
-r"""The aligner: a small network, trained on the corpus itself, that locates each phone in time, in any language.
+"""The aligner: a small network, trained on the corpus itself, that locates each phone in time, in any language.
 
-A ConvNeXt stack over log-mels with the CTC loss (Graves et al. 2006, "Connectionist Temporal Classification"). Clips
-are judged by an aligner not trained on them. Shapes: T frames of 20 ms, L labels (blank, then phones).
+A ConvNeXt stack over log-mels with the CTC loss (Graves et al. 2006, "Connectionist Temporal Classification"). Each
+clip is judged by an aligner not trained on it. Shapes: T frames of 20 ms, L labels (blank, then phones).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _MASKED_BINS, _MASKED_FRAMES, _FRAMES_PER_MASK = 10, 16, 150
 
 
 Lesson = tuple[NDArray[np.float16], Ints]
-"""A training clip: log-mel (mel frames, 64) from `mel_of`, and phone labels (N,) of its text, counted from 1."""
+"""A training clip: log-mel (mel frames, 64) from `mel_of` and phone labels (N,) of its text, counted from 1."""
 
 
 class Aligner(nn.Module):
@@ -43,7 +43,8 @@ class Aligner(nn.Module):
         self.out = nn.Linear(CHANNELS, labels)
 
     def forward(self, mel_BTM: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Map mels (B, mel frames, 64) float32 and their lengths to log-probabilities (B, T, L) and lengths in T."""
+        """Map log-mels (B, mel frames, 64) float32 and their lengths to log-probabilities (B, T, L) and lengths in
+        frames."""
         frames_BTC = self.gelu(self.into(mel_BTM.transpose(1, 2))).transpose(1, 2)
         lengths_B = (lengths_B + STRIDE - 1) // STRIDE
         mask_BT1 = (torch.arange(frames_BTC.shape[1])[None] < lengths_B[:, None])[..., None].to(frames_BTC.dtype)
@@ -51,14 +52,14 @@ class Aligner(nn.Module):
 
     @torch.no_grad()
     def log_probabilities(self, mel: NDArray[np.float16]) -> Floats:
-        """Return log-probabilities (T, L) float32 of a mel (mel frames, 64)."""
+        """Return the log-probabilities (T, L) float32 of labels for a log-mel (mel frames, 64)."""
         logs_BTL, _ = self(torch.from_numpy(mel.astype(np.float32))[None], torch.tensor([len(mel)]))
         return logs_BTL[0].numpy()
 
 
 def mel_of(samples: Floats) -> tuple[NDArray[np.float16], Floats]:
-    """Return the log-mel (ceil(S / 160), 64) of samples (S,) at 16 kHz, minus the mean of each bin to ignore level and
-    timbre, and the level of each frame."""
+    """Return the log-mel (ceil(S / 160), 64) of samples (S,) at 16 kHz, normalised to remove level and timbre, and the
+    level of each frame."""
     mel = log_mel(torch.from_numpy(samples), AUDIO).T.numpy()
     return ((mel - mel.mean(axis=0)) / (mel.std() + 1e-3)).astype(np.float16), mel.mean(axis=1)
 
@@ -114,7 +115,7 @@ def _batches(lessons: Sequence[Lesson], generator: torch.Generator) -> list[list
 
 
 def _masked(mel: NDArray[np.float16], generator: torch.Generator) -> Floats:
-    """Apply SpecAugment (Park et al. 2019) without time warping."""
+    """Mask random bands and frames as in SpecAugment (Park et al. 2019)."""
 
     def below(most: int) -> int:
         return int(torch.randint(0, max(1, most), (1,), generator=generator))

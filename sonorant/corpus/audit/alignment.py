@@ -36,7 +36,7 @@ LEARNING = (
     sonorant.corpus.sound,
     sonorant.layers.convnext,
 )
-"""Modules that determine an aligner's weights."""
+"""Modules whose code determines an aligner's weights."""
 
 
 def train_aligners(
@@ -47,8 +47,9 @@ def train_aligners(
     steps: int,
     cache: Path,
 ) -> list[Path]:
-    """Train the aligners missing from `cache`. Return, per utterance, the weights of the aligner trained without its
-    text. `labels` is the number of labels of the whole language, so that edited texts do not change other aligners."""
+    """Train the aligners missing from `cache`. Return, for each utterance, the weights file of the aligner trained
+    without its text. `labels` counts the labels of the whole language, so that editing a text does not change other
+    aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
@@ -90,7 +91,7 @@ def examine_clips(
     aligners: Sequence[Path],
     cache: Path,
 ) -> list[dict[str, Any]]:
-    """Run `examine` on every clip, with planted faults for some. `readings` are alternative readings of each text."""
+    """Run `examine` on every clip, and plant faults in some. `readings` contains alternative readings of each text."""
     code = code_of(
         *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.readings
     )
@@ -126,7 +127,7 @@ def examine_clips(
 
 
 def clip_key(utterance: Utterance) -> str:
-    """Return a hash of an utterance's sound: its file, time span and conditioning."""
+    """Return a hash of the audio of an utterance: its file, time span and conditioning."""
     conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
     return key_of(utterance.sha256, utterance.start, utterance.end, conditioning)
 

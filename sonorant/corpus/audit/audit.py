@@ -1,7 +1,7 @@
-"""Stage `audit`: score the probability that the sound of an utterance does not match its text.
+"""Stage `audit`: score the probability that the audio of an utterance does not match its text.
 
-An aligner trained on the corpus and speech recognisers compute figures; a classifier trained on planted faults, the
-judge, converts them to a score.
+An aligner trained on the corpus and speech recognisers compute measurements; a classifier trained on planted faults,
+the judge, converts them to a score.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class AuditConfig:
     """Section `audit` of params.yaml."""
 
     sources: tuple[str, ...] = ("aligner",)
-    """`aligner`, and recognisers as in section `recognizer`; an empty list disables the audit."""
+    """`aligner`, and recognisers from section `recognizer`; an empty list disables the audit."""
     steps: int = 2500
     """Number of training steps of an aligner."""
     doubt: float = 0.9
@@ -69,10 +69,10 @@ def audit(
     skip: str | None = None,
     lexicon: str | None = None,
 ) -> None:
-    """Judge the utterances of the folder `prepared`, whose audio is in `corpus`, and write the results to `out`.
+    """Audit the utterances in the folder `prepared`, whose audio is in `corpus`, and write the results to `out`.
 
-    `cache` is the folder of cached results, `skip` a reason to skip the audit, and `lexicon` the file of the user's
-    words. Raises SonorantError if all utterances would be dropped.
+    `cache` is the folder of cached results, `skip` a reason to skip the audit, and `lexicon` the user's pronunciation
+    file. Raises SonorantError if all utterances would be dropped.
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
     ran = dict.fromkeys(config.sources, "ran")
@@ -109,7 +109,7 @@ def audit(
 
 
 def why_not(utterances: Sequence[Utterance]) -> str | None:
-    """Return why a corpus is too small to train an aligner, or None."""
+    """Return why a corpus is too small to train an aligner, or None if it is large enough."""
     seconds = sum(utterance.seconds or 0.0 for utterance in utterances)
     if len(utterances) >= LEAST_CLIPS and seconds >= LEAST_SECONDS:
         return None

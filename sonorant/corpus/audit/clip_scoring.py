@@ -1,4 +1,4 @@
-"""Compare one clip with its text and with planted faults. Runs in several processes."""
+"""Compare a clip with its text and with planted faults, in worker processes."""
 
 import io
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class JudgedClip:
     aligner: Path
     """Weights file of an aligner not trained on this clip."""
     other: tuple[Said, ...] | None
-    """Words of another clip, to plant as faults; None plants no faults."""
+    """Words of a different clip, to plant as faults; None plants no faults."""
     readings: tuple[tuple[Said, ...], ...]
     """Alternative readings of the text's numbers and abbreviations."""
 
@@ -41,7 +41,7 @@ class Course:
 
 
 def train_aligner(course: Course) -> bytes:
-    """Train an aligner; return its weights file."""
+    """Train an aligner; return the bytes of its weights file."""
     before = torch.get_num_threads()
     torch.set_num_threads(course.threads)
     try:
@@ -67,14 +67,13 @@ _corpus, _pool = Path(), list[Said]()
 
 
 def begin(corpus: Path, pool: list[Said]) -> None:
-    """Initialise this process. `pool` contains the words to plant."""
     global _corpus, _pool
     _corpus, _pool = corpus, pool
     torch.set_num_threads(1)
 
 
 def examine(clip: JudgedClip) -> dict[str, Any]:
-    """Return the figures, word positions, planted faults and gains of readings of a clip, as plain JSON."""
+    """Return a clip's measurements, word positions, planted faults and comparison of readings as JSON."""
     aligner, samples = load(clip.aligner), _samples(_corpus, clip.utterance)
     logs_TL, energy, evidence = _compared(aligner, samples, clip.words)
     planted = []

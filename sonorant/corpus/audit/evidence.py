@@ -1,7 +1,7 @@
-r"""Evidence from an aligner's output for a clip and a text: figures for the judge, and each word's position.
+"""Evidence from an aligner's output for a clip and a text: measurements for the judge, and the position of each word.
 
-Most figures are gains: nats by which the best CTC path improves if it may skip words, or fill frames with any label.
-Shapes: T frames, N phones. Scores are natural logarithms.
+Most measurements are gains: nats by which the best CTC path improves if it may skip words, or fill frames with any
+label. Shapes: T frames, N phones. Scores are natural logarithms.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,8 @@ NEVER = -1e9
 
 @numba.njit(cache=True, nogil=True)
 def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.int8]]:
-    """Return the best scores and steps (T, 2 N + 1) of paths to each frame and state: phones, with blanks between."""
+    """Return the score and last step of the best path to each frame and state, (T, 2 N + 1). States are phones, with
+    blanks between."""
     frames, count = emission_TL.shape[0], len(phones_N)
     scores_TS = np.full((frames, 2 * count + 1), NEVER)
     steps_TS = np.zeros((frames, 2 * count + 1), np.int8)
@@ -41,7 +42,7 @@ def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.in
 
 
 def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
-    """Return float64 (N + 1, T + 1), whose [n, t] is the best score of the first n phones on the first t frames."""
+    """Return float64 (N + 1, T + 1): [n, t] is the best score of the first n phones on the first t frames."""
     scores_TS, _ = _paths(emission_TL, phones_N)
     scores = np.full((len(phones_N) + 1, len(emission_TL) + 1), NEVER)
     scores[0, 0] = 0.0
@@ -51,12 +52,12 @@ def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
 
 
 def suffix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
-    """Return float64 (N + 1, T + 1), whose [n, t] is the best score of phones n to N on frames t to T."""
+    """Return float64 (N + 1, T + 1): [n, t] is the best score of phones n to N on frames t to T."""
     return prefix_scores(emission_TL[::-1].copy(), phones_N[::-1].copy())[::-1, ::-1]
 
 
 def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
-    """Return each frame's phone index, int32 (T,), -1 for a blank."""
+    """Return the phone index of each frame, int32 (T,); -1 means blank."""
     scores_TS, steps_TS = _paths(emission_TL, phones_N)
     path_T = np.empty(len(emission_TL), np.int32)
     state = 2 * len(phones_N)
@@ -69,8 +70,8 @@ def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
 
 @numba.njit(cache=True, nogil=True)
 def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[float, int, int]:
-    """Return the best score, start and end of a gap: frames with any label between two parts of a text. Arrays
-    (T + 1,): scores of the first part up to frame t, of any label up to t, and of the second part from t."""
+    """Return the best score, start and end of a gap: frames with any label between two parts of a text. The arguments
+    (T + 1,) are scores of the first part up to frame t, of any label up to t, and of the second part from t."""
     best, start, end = 2 * NEVER, 0, 0
     head, head_at = 2 * NEVER, 0
     for t in range(len(filler_T)):
@@ -85,11 +86,11 @@ def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[fl
 Word = tuple[int, ...]
 """Phone labels of a word, counted from 1."""
 FILLER_COST = 0.7
-"""Cost in nats per frame filled with any label: the typical distance of the correct phone from the likeliest."""
+"""Cost in nats of a frame filled with any label: the typical distance between the correct phone and the likeliest."""
 LEFT_OUT = 3
-"""Maximum number of consecutive words to skip."""
+"""Maximum number of consecutive words that may be skipped."""
 CUT_PHONES = 8
-"""Maximum number of phones to skip at an edge of a text."""
+"""Maximum number of phones that may be skipped at either end of a text."""
 IMPOSSIBLE = -99.0
 _EDGE_FRAMES = 5
 
@@ -99,14 +100,14 @@ class ClipEvidence:
     figures: dict[str, float]
     """Inputs of the judge, in a fixed order."""
     words: tuple[tuple[float, float, float], ...]
-    """Start and end in seconds of each word, and nats per phone below the likeliest labels."""
+    """Start and end of each word in seconds, and its distance from the likeliest labels in nats per phone."""
     gaps: tuple[tuple[float, float, float], ...]
-    """Start and end (seconds) and gain (nats) of the best gap at the start, inside and at the end."""
+    """Start and end (seconds) and gain (nats) of the best gap before, inside and after the text."""
 
 
 def compare(logs_TL: Floats, energy: Floats, words: Sequence[Word]) -> ClipEvidence:
-    """Compare a clip with a text of at least one word. `logs_TL` are log-probabilities, and `energy` (2 T,)
-    is the level of each mel frame."""
+    """Compare a clip with a text of at least one word. `logs_TL` contains log-probabilities, `energy` (2 T,) the level
+    of each mel frame."""
     emission_TL = logs_TL.astype(np.float64)
     phones_N = np.array([phone for word in words for phone in word], dtype=np.int64)
     first = np.cumsum([0, *(len(word) for word in words)])
@@ -136,7 +137,7 @@ class _Search:
     before: Doubles
     after: Doubles
     first: Ints
-    """Index (W + 1,) of each word's first phone, then the number of phones."""
+    """Index of each word's first phone, then the number of phones: (W + 1,)."""
     filler: Doubles
     whole: float
     """Score of the whole text."""
@@ -155,7 +156,7 @@ class _Search:
         return found | {"without_inner": max(inside, default=IMPOSSIBLE)}
 
     def cut(self) -> dict[str, float]:
-        """Return the gains of skipping phones at either edge, and the best number to skip."""
+        """Return the gains of skipping phones at the start and end, and the best number of phones to skip."""
         most = max(1, min(CUT_PHONES, len(self.before) - 2))
         starts = [self._gain(self.after[count, 0]) for count in range(1, most + 1)]
         ends = [self._gain(self.before[-1 - count, -1]) for count in range(1, most + 1)]
@@ -169,7 +170,8 @@ class _Search:
         }
 
     def gaps(self) -> tuple[tuple[tuple[float, float, float], ...], dict[str, float]]:
-        """Return the best gaps, and the gains of gaps before, between, after and instead of words."""
+        """Return the best gap before, inside and after the text, and the gains of gaps, including one that replaces
+        words."""
         words = len(self.first) - 1
         start, end = self._gap(0, 0), self._gap(words, words)
         inside = max((self._gap(word, word) for word in range(1, words)), default=(IMPOSSIBLE, 0, 0))
@@ -222,7 +224,7 @@ def _words(
 
 
 def _edges(energy: Floats, logs_TL: Floats, path_T: np.ndarray) -> dict[str, float]:
-    """Measure if the clip starts and ends in speech: relative level, seconds of silence, probability of a blank."""
+    """Measure whether the clip starts and ends in speech."""
     quiet, loud = np.percentile(energy, [5, 95])
     level = (energy - quiet) / max(loud - quiet, 0.5)
     heard = np.flatnonzero(path_T >= 0)

@@ -1,7 +1,7 @@
-r"""The judge: a classifier from a clip's figures to the probability that text and sound differ, and the likely fault.
+"""The judge: a classifier that predicts, from measurements of a clip, whether its text and audio differ, and how.
 
-Trained with cross-validation on the corpus alone: its clips, most of which are correct, against planted faults. A
-linear model and boosted trees are combined, because each alone missed kinds of faults (docs/log/recordings.md).
+It is trained with cross-validation on the corpus alone: the clips, most of which are correct, against planted faults. A
+linear model and boosted trees are combined, because each alone missed some kinds of fault (docs/log/recordings.md).
 """
 
 from collections.abc import Sequence
@@ -20,24 +20,22 @@ from sonorant.corpus.audit.findings import Fault
 
 FOLDS = 5
 TRUSTED = 0.5
-"""Mismatch probability, by a first judge, above which a clip is not a training example of a correct clip. A fixed
-fraction would exclude and flag unusual clips of a clean corpus."""
+"""Maximum mismatch probability, by a first judge, of a clip used as a correct example. Excluding a fixed fraction of
+clips would flag unusual clips of a clean corpus."""
 _GOOD = "good"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """Figures of a clip, with or without a planted fault."""
-
     clip: int
-    """Index of the clip; its planted faults are in the same fold."""
+    """Index of the clip. Its planted faults are in the same cross-validation fold."""
     fault: Fault | None
     figures: dict[str, float]
 
 
 def judge(exhibits: Sequence[Exhibit], clips: int) -> tuple[Doubles, list[Fault]]:
-    """Return the score (clips,) in 0..1 and most likely fault of every clip. `exhibits` contain one without a planted
-    fault per clip."""
+    """Return the score (clips,) in 0..1 and most likely fault of every clip. `exhibits` contains each clip once without
+    a planted fault."""
     names = list(exhibits[0].figures)
     values = np.array([[exhibit.figures[name] for name in names] for exhibit in exhibits])
     values = np.sign(values) * np.log1p(np.abs(values))  # gains reach hundreds of nats, but a few nats are decisive

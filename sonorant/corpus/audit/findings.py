@@ -10,7 +10,7 @@ from sonorant.files import parse_checked, read_jsonl, write_jsonl
 
 
 class Fault(StrEnum):
-    """Possible mismatch between text and sound."""
+    """Possible mismatch between text and audio."""
 
     OTHER_TEXT = "other text"
     MISSING_AT_START = "words of the text are not spoken at the start"
@@ -28,14 +28,12 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedWord:
-    """A word of the spoken text and its position."""
-
     text: str
     start: float
     """Seconds from the start of the utterance; equals `end` if the word is not spoken."""
     end: float
     doubt: float
-    """Doubt that the word is spoken here, from 0 to 1."""
+    """Probability, from 0 to 1, that the word is not spoken here."""
 
     @property
     def doubtful(self) -> bool:
@@ -44,10 +42,9 @@ class AuditedWord:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Stretch of speech without text."""
+    """Stretch of speech without text, in seconds from the start of the utterance."""
 
     start: float
-    """Seconds from the start of the utterance."""
     end: float
 
 
@@ -57,9 +54,9 @@ class Reading:
 
     written: str
     expected: str
-    """Words of the frontend's reading."""
+    """Words that the frontend expects."""
     heard: str | None
-    """Words of a reading that fits the sound better; None if unknown."""
+    """Words that fit the audio better; None if unknown."""
 
     def __str__(self) -> str:
         heard = f'likely "{self.heard}"' if self.heard else "which is doubtful"
@@ -68,24 +65,22 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """Audit result of one utterance."""
-
     id: str
     clip: str
-    """Clip name as in decisions.csv, from `sonorant.corpus.decisions.clip_name`."""
+    """Name of the clip, from `sonorant.corpus.decisions.clip_name`."""
     score: float
-    """Probability of a mismatch, 0 to 1."""
+    """Probability, from 0 to 1, that text and audio differ."""
     fault: Fault | None
     """Most likely fault; None if `score` is below `audit.doubt`."""
     words: tuple[AuditedWord, ...]
     """Words of the spoken text; empty if no aligner ran."""
     unexplained: tuple[Span, ...]
     heard: dict[str, str]
-    """Transcript by recogniser."""
+    """Transcripts by name of the recogniser."""
     reading: Reading | None = None
-    """Set only with `Fault.READING`."""
+    """The number or abbreviation, if `fault` is `Fault.READING`."""
     figures: dict[str, float]
-    """Inputs of the score."""
+    """Measurements on which the score is based."""
 
 
 def write_audit(path: Path, audited: Iterable[Audited]) -> None:

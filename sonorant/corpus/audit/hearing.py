@@ -50,7 +50,8 @@ def _loaded(name: str, language: str) -> Recognizer:
 
 
 def compare_words(said: Sequence[str], heard: Sequence[str]) -> dict[str, float]:
-    """Return the word error rate, and the longest runs of words missing from either text, by position."""
+    """Return the word error rate, and the longest runs of words missing from either text at the start, inside and at
+    the end."""
     steps: list[Any] = Levenshtein.opcodes(said, heard).as_list()
     equal = [place for place, step in enumerate(steps) if step[0] == "equal"]
     first, last = (equal[0], equal[-1]) if equal else (len(steps), -1)

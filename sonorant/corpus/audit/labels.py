@@ -1,4 +1,4 @@
-"""Words of a text, with their phones as labels for the aligner."""
+"""Words of a text, with the labels of their phones for the aligner."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from sonorant.text import load_with_lexicon
 from sonorant.text.frontend import PAUSES
 
 Said = tuple[str, tuple[int, ...]]
-"""A written word, and its phones as labels."""
+"""A written word and the labels of its phones."""
 
 
 class Labels:
-    """Labels, counted from 1, of the phones of all languages of a corpus."""
+    """Labels, counted from 1, for the phones of all languages of a corpus."""
 
     def __init__(self, utterances: Sequence[Utterance], frontend: str, lexicon: str | None = None) -> None:
         """Raises SonorantError if the frontend does not support a language."""
@@ -27,7 +27,7 @@ class Labels:
         return self._frontends[language].speak(text).text
 
     def of_text(self, text: str, spoken: str, language: str) -> tuple[Said, ...]:
-        """Return the words of a text, written as in `spoken`, with their phone labels."""
+        """Return the words of a text, as written in `spoken`, with the labels of their phones."""
         phones: list[list[int]] = []
         for phoneme in self._frontends[language].speak(text).phonemes:
             if phoneme.symbol in self._label:

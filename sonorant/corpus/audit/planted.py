@@ -8,7 +8,7 @@ from sonorant.corpus.audit.findings import Fault
 from sonorant.corpus.audit.labels import Said
 
 CUT_SECONDS = (0.12, 0.4)
-"""Minimum and maximum seconds of speech to cut."""
+"""Minimum and maximum seconds of speech to cut off."""
 
 
 @dataclass(frozen=True)
@@ -16,16 +16,15 @@ class Planted:
     fault: Fault
     words: tuple[Said, ...]
     start: float = 0.0
-    """Seconds cut at the start."""
+    """Seconds of audio cut off at the start."""
     end: float = 0.0
-    """Seconds cut at the end."""
 
 
 def plant(
     words: Sequence[Said], speech: tuple[float, float], other: Sequence[Said], pool: Sequence[Said], seed: str
 ) -> Iterator[Planted]:
-    """Yield one of each kind of fault possible for `words`. `speech` is the seconds of silence before and after the
-    words, `other` the words of another clip, and `pool` the words to add."""
+    """Yield a fault of each kind that `words` allow. `speech` contains the seconds of silence before and after the
+    words, `other` the words of a different clip, and `pool` the words to insert."""
     chance, text = random.Random(seed), tuple(words)
     if [word for word, _ in other] != [word for word, _ in text]:
         yield Planted(Fault.OTHER_TEXT, tuple(other))

@@ -47,7 +47,7 @@ class Form:
 
 
 def forms(written: str, spoken: Sequence[str]) -> list[Form]:
-    """Return the stretches of a written text that are `spoken` in other words."""
+    """Return the parts of a written text that are written differently in `spoken`."""
     plain = unicodedata.normalize("NFKC", written)
     places = [match.span() for match in WORD.finditer(plain)]
     found: list[tuple[int, int, int, int]] = []
@@ -66,7 +66,7 @@ def forms(written: str, spoken: Sequence[str]) -> list[Form]:
 
 
 def other_texts(written: str, language: str) -> list[str]:
-    """Return texts with numbers or abbreviations in alternative readings, at most `MOST`."""
+    """Return texts with numbers or abbreviations read differently, at most `MOST`."""
     numbers = [(match, number_readings(match[0].replace(",", ""), language)) for match in _NUMBER.finditer(written)]
     letters = [(match, _letters(match[0])) for match in _CAPITALS.finditer(written)]
     if language.startswith("en"):
@@ -104,7 +104,7 @@ def _words(number: int, manner: str, language: str) -> str:
 
 
 def _in_pairs(digits: str, language: str) -> str:
-    """Return a reading such as nineteen eighty four, three oh five or twelve hundred."""
+    """Read a number as in nineteen eighty four, three oh five or twelve hundred."""
     head, tail = _words(int(digits[:-2]), "cardinal", language), _words(int(digits[-2:]), "cardinal", language)
     if digits.endswith("00"):
         return f"{head} hundred"
@@ -112,7 +112,6 @@ def _in_pairs(digits: str, language: str) -> str:
 
 
 def _letters(capitals: str) -> tuple[str, str]:
-    """Return the readings letter by letter and as a word."""
     letters = [character for character in capitals if character.isalpha()]
     return " ".join(letters), "".join(letters).lower()
 
@@ -124,9 +123,9 @@ def _replaced(text: str, parts: Sequence[tuple[re.Match[str], str]]) -> str:
 
 
 CERTAIN = 10.0
-"""Minimum nats above the frontend's reading for another reading to be certain."""
+"""Nats by which a reading must exceed the frontend's to be certain."""
 SHARE = 0.2
-"""Minimum fraction of `lacking` that a certain reading must gain, because a wrong text fits no reading."""
+"""Fraction of `lacking` that a reading must gain to be certain, because no reading fits if the text is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,16 +138,14 @@ class Question:
 
 
 class ReadingAnswer(TypedDict):
-    """The aligner's comparison of readings, as plain JSON."""
-
     lacking: float
-    """Nats by which the frontend's reading is below the likeliest phones."""
+    """Nats by which the frontend's reading is less likely than the likeliest phones."""
     gains: list[float]
-    """Nats by which each alternative reading exceeds the frontend's."""
+    """Nats by which each alternative reading is likelier than the frontend's."""
 
 
 def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> Question | None:
-    """Return possible readings, or None if the text has no number or abbreviation."""
+    """Return the possible readings, or None if the text has no number or abbreviation."""
     spoken, language, others = [word for word, _ in words], utterance.language, dict[tuple[Said, ...], None]()
     if spoken != words_of(utterance.spoken or "") or not forms(utterance.text, spoken):
         return None
@@ -159,8 +156,8 @@ def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> 
 
 
 def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None, doubt: float) -> Audited:
-    """Set `Fault.READING` if another reading is likely, or certain by the aligner's `answer`. `doubt` is the minimum
-    score of doubtful rows."""
+    """Set `Fault.READING` if a different reading is likely and the row has a score of at least `doubt`, or if the
+    aligner's `answer` is certain."""
     if row.fault == Fault.OTHER_TEXT:
         return row
     chosen = choose(question, answer, [words_of(text) for text in row.heard.values()])
@@ -174,8 +171,8 @@ def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None,
 
 
 def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Sequence[str]]) -> tuple[int, bool] | None:
-    """Return the index of a reading likelier than the frontend's, and whether it is certain. `heard` contains each
-    recogniser's words."""
+    """Return the index of a reading likelier than the frontend's, and whether it is certain; None if there is none.
+    `heard` contains the words transcribed by each recogniser."""
     gains = answer["gains"] if answer else []
     if not question.others:
         return None
@@ -191,7 +188,7 @@ def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Seq
 
 
 def heard_reading(question: Question, other: int) -> Reading:
-    """Return the number or abbreviation that is read differently in the reading `other`."""
+    """Return the number or abbreviation that differs in the reading with index `other`."""
     written = question.utterance.text
     own, heard = ([word for word, _ in words] for words in (question.words, question.others[other]))
     expected = {form.written: own[form.first : form.end] for form in forms(written, own)}

@@ -1,5 +1,5 @@
 """Import a corpus of any kind: write a manifest, and leave the recordings in place. Invalid rows are kept with their
-defect, for `prepare` to report."""
+defect, so that `prepare` can report them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,27 +19,27 @@ class CorpusConfig:
     """Section `corpus` of params.yaml."""
 
     kind: Literal["demo", "auto", "ljspeech", "texts", "speakers", "table", "lhotse", "long"] = "demo"
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text next to each recording;
-    auto: ljspeech or texts; speakers: an auto folder per speaker, named after the speaker; table: CSV or JSONL; lhotse:
-    a lhotse recipe; long: recordings of minutes to hours, with or without text."""
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text file next to each recording; auto:
+    ljspeech or texts; speakers: an auto folder per speaker, named after the speaker; table: CSV or JSONL; lhotse: a
+    lhotse recipe; long: recordings of minutes to hours, with or without text."""
     path: str = "corpora/demo"
-    """Folder of prompts or of the corpus, or table file."""
+    """Folder of the corpus, prompts file or table file."""
     sentences: int = 1860
-    """demo only: number of prompts."""
+    """For demo: number of prompts."""
     voice: str = "rms"
-    """demo only: flite voice."""
+    """For demo: voice of flite."""
     recipe: str | None = None
-    """lhotse only: name of the recipe, such as vctk."""
+    """For lhotse: name of the recipe, such as vctk."""
     recognizer: str = "pocketsphinx"
-    """long only: recogniser, as in section `recognizer`; pocketsphinx supports English only."""
+    """For long: recogniser, as in section `recognizer`; pocketsphinx supports English only."""
     shortest: float = 1.0
-    """long only: minimum seconds of an utterance."""
+    """For long: minimum seconds of an utterance."""
     longest: float = 12.0
-    """long only: maximum seconds of an utterance."""
+    """For long: maximum seconds of an utterance."""
     speaker: str | None = None
-    """Speaker name if the corpus has none; None means "speaker"."""
+    """Speaker name if the corpus contains none; None means "speaker"."""
     language: str = "en-us"
-    """Language tag if the corpus has none."""
+    """Language tag if the corpus contains none."""
 
     def __post_init__(self) -> None:
         if self.kind == "lhotse" and self.recipe is None:
@@ -67,7 +67,7 @@ Importer = Callable[[Path, Path, CorpusConfig, Path | None], None]
 
 
 def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import as `import_corpus` does, into an existing folder."""
+    """Import a corpus into an existing folder; see `import_corpus`."""
     from sonorant.corpus.importers import demo, folders, lhotse, metadata_files
 
     kinds: dict[str, Importer] = {
@@ -86,8 +86,9 @@ def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | Non
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path | None = None) -> None:
-    """Write `manifest.jsonl` and new recordings (by flite, or from slow formats) to a new folder `out`. `cache` is the
-    folder of results for long recordings. Raises SonorantError if `source` is not a corpus of the configured kind."""
+    """Write `manifest.jsonl` and new recordings (by flite, or converted from slow formats) to a new folder `out`.
+    `cache` is the folder of results for long recordings. Raises SonorantError if `source` is not a corpus of the
+    configured kind."""
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")
     with atomic_folder(out) as folder:

@@ -1,4 +1,4 @@
-"""Corpora in folders: each recording next to its text (`a1.wav`, `a1.txt`), optionally in a folder per speaker."""
+"""Corpora in folders: each recording is next to its text (`a1.wav`, `a1.txt`), optionally in a folder per speaker."""
 
 import posixpath
 from dataclasses import replace
@@ -14,8 +14,8 @@ from sonorant.errors import SonorantError
 
 
 def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import recordings and texts (.txt) of the same name, at any depth; the path becomes the id. Unpaired files are
-    kept for `prepare` to reject."""
+    """Import recordings and texts (.txt) of the same name, at any depth; ids are their paths. Unpaired files are kept
+    for `prepare` to reject."""
     if not source.is_dir():
         raise SonorantError(
             f"{source}: not a folder; kind texts requires a folder of recordings, each with a text of the same name"

@@ -1,4 +1,4 @@
-"""Corpora that lhotse has a recipe for (https://github.com/lhotse-speech/lhotse). Downloads nothing."""
+"""Corpora for which lhotse has a recipe (https://github.com/lhotse-speech/lhotse). Downloads nothing."""
 
 import hashlib
 import importlib
@@ -106,6 +106,7 @@ def _cut(row: CorpusRow, recording: Any, segment: Any, out: Path, config: Corpus
 
 
 def _language(language: str | None, config: CorpusConfig) -> str:
-    """Return `language` as a tag, or the configured tag if more specific or if `language` is a name ("English")."""
+    """Return `language` as a tag, or the configured tag if that is more specific or `language` is a name
+    ("English")."""
     tag = (language or "").lower().replace("_", "-")
     return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

@@ -1,9 +1,9 @@
-r"""Corpora with a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
+"""Corpora with a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
 
 LJSpeech (https://keithito.com/LJ-Speech-Dataset): lines of metadata.csv are `id|text|text written out`, unquoted;
-recordings are wavs/<id>.wav, or in other formats. A table has the columns audio and text, optionally id, speaker
-and language; audio paths are inside its folder and relative to it. Bytes that are not UTF-8 are read as lone
-surrogates (PEP 383), which mark the row as defective.
+recordings are wavs/<id>.wav or in other formats. A table has the columns audio and text, and optionally id, speaker and
+language; audio paths are relative to its folder and inside it. Bytes that are not UTF-8 are read as lone surrogates
+(PEP 383), which mark the row as defective.
 """
 
 import csv
@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Split a file at line feeds only: Unicode's other separators may occur in a text."""
+    """Split a file at line feeds only, because Unicode's other separators may occur in a text."""
     return [line.rstrip("\r") for line in read_text(path).split("\n")]
 
 
@@ -59,7 +59,7 @@ class CorpusRow:
 
 
 def import_row(row: CorpusRow, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """Return the utterance of a row, possibly with a defect. A file outside `source` is never read. The hash detects
+    """Return the utterance in a row, possibly with a defect. A file outside `source` is never read. The hash reveals
     later edits."""
     text, audio, defect = row.text or "", row.audio or "", row.defect
     sha256: str | None = None
@@ -114,7 +114,8 @@ def _hash(file: Path) -> tuple[str | None, Defect | None]:
 
 
 def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import an LJSpeech folder, with two columns (id|text) or three; an empty third defaults to the second."""
+    """Import an LJSpeech folder, with rows `id|text` or `id|text|text written out`; an empty third column defaults to
+    text."""
     metadata = source / "metadata.csv"
     if not metadata.is_file():
         raise SonorantError(
@@ -141,7 +142,7 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> CorpusRow:
 
 
 def _recording(source: Path, id: str) -> str:
-    """Return the file in the first existing format, otherwise a missing .wav."""
+    """Return the file in the first format that exists, otherwise a missing .wav."""
     files = [f"wavs/{id}{suffix}" for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES))]
     present = (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside))
     return next(present, files[0])
@@ -171,7 +172,7 @@ def read_table(source: Path) -> list[CorpusRow]:
 
 
 def audio_of_table(source: Path) -> list[Path]:
-    """Return a table's existing recordings inside its folder, sorted."""
+    """Return the existing recordings of a table that are inside its folder, sorted."""
     inside = {path_inside(source.parent, row.audio) for row in read_table(source) if row.audio}
     return sorted(source.parent / name for name in inside if name and file_exists(source.parent / name))
 
@@ -225,5 +226,5 @@ def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Corpus
 
 
 def id_of(audio: str) -> str:
-    """Return the path without suffix, joined by hyphens: `a/1.wav` and `b/1.wav` need different ids."""
+    """Return the path without suffix, joined by hyphens, so that `a/1.wav` and `b/1.wav` have different ids."""
     return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""

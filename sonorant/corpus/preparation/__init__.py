@@ -1,4 +1,4 @@
-"""Prepare a corpus for training: check utterances, write out texts, assign splits, and report rejected ones."""
+"""Prepare a corpus for training: check utterances, write out texts, assign splits, and report rejected utterances."""
 
 from sonorant.corpus.preparation.checks import PrepareConfig
 from sonorant.corpus.preparation.prepare import prepare

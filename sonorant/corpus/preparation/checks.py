@@ -1,4 +1,4 @@
-"""Checks of a single utterance. Duplicates are detected in `prepare`."""
+"""Checks of a single utterance. `prepare` detects duplicates."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,13 +25,14 @@ class PrepareConfig:
     max_seconds: float = 12.0
     """Maximum seconds of an utterance."""
     min_characters_per_second: float = 4.0
-    """Minimum speaking rate: characters of the spoken text, with blanks, per second."""
+    """Minimum speaking rate in characters of the spoken text, including spaces, per second."""
     max_characters_per_second: float = 30.0
     """Maximum speaking rate in characters per second."""
     max_clipped: float = 0.01
     """Maximum fraction of samples at full scale."""
     min_channel_correlation: float | None = 0.5
-    """Minimum correlation of two channels. The average of less similar channels is not a recording of either."""
+    """Minimum correlation between two channels. The average of channels that differ more is not a recording of
+    either."""
     min_snr_db: float | None = 10.0
     """Minimum signal-to-noise ratio in dB. A measurement that is None passes every limit."""
     max_reverberation: float | None = None
@@ -53,7 +54,7 @@ class PrepareConfig:
     test: float = 0.11
     """Fraction held out for evaluation."""
     most_held_out: int | None = 2000
-    """Maximum number of utterances in validation and in test, because evaluation requires at most thousands. Texts and
+    """Maximum number of utterances in each of validation and test. Evaluation requires at most thousands. Texts and
     speakers are not split."""
     split_by: SplitBy = "text"
     """Unit that stays in one split: `text` (all takes of a sentence) or `speaker`."""
@@ -100,7 +101,8 @@ _APART = 0.8  # minimum correlation of a sound and its delayed copy
 
 
 def decode_utterance(corpus: Path, utterance: Utterance, max_seconds: float) -> tuple[Floats, int]:
-    """Return samples (S, C) and sample rate of an utterance. Raises Unsound, and SonorantError like `recording_of`."""
+    """Return samples (S, C) and sample rate of an utterance. Raises Unsound if unusable, and SonorantError like
+    `recording_of`."""
     if not utterance.text.strip():
         raise Unsound(Defect.EMPTY_TEXT, "no text")
     if not utterance.audio or not file_exists(path := recording_of(corpus, utterance)):
@@ -156,7 +158,7 @@ def check_channels(channels_SC: Floats, rate: int, finding: ChannelFinding, leas
 
 
 def level_of(samples: Floats, rate: int) -> float:
-    """Return the RMS of the loudest 50 ms in dB of full scale (full-scale sine: -3); -200 for digital silence."""
+    """Return the RMS of the loudest 50 ms in dBFS (full-scale sine: -3); -200 for digital silence."""
     window = max(min(round(LEVEL_SECONDS * rate), len(samples)), 1)
     blocks = samples[: len(samples) // window * window].astype(np.float64).reshape(-1, window)
     return float(10 * np.log10(max(np.square(blocks).mean(axis=1).max(initial=0.0), 1e-20)))
@@ -179,7 +181,7 @@ LIMITS = {
     "max_soft_clipped": (Defect.CLIPPED, "{:.2%} of samples clipped below full scale"),
     "min_dnsmos": (Defect.RATED_BAD, "DNSMOS {:.2f}"),
 }
-"""Settings that limit the field of `Measures` they name, with the defect and the words for a violation."""
+"""Settings that each limit a field of `Measures`, with the defect and message for a violation."""
 
 
 def check_limits(measures: Measures, config: PrepareConfig) -> None:

@@ -1,4 +1,4 @@
-"""Results of examining utterances, and rejections that depend on the other utterances of a corpus."""
+"""Results of examining utterances, and rejections that depend on the rest of the corpus."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,17 +18,17 @@ class Outcome:
     sound: str = ""
     """Hash of the decoded samples."""
     level_db: float = 0.0
-    """Level of the loudest 50 ms in dB of full scale."""
+    """Level of the loudest 50 ms in dBFS."""
 
     @property
     def row(self) -> dict[str, str | None]:
-        """Row for rejected.jsonl."""
+        """Return the row for rejected.jsonl."""
         utterance = self.utterance
         return {"id": utterance.id, "file": utterance.audio, "reason": self.reason, "detail": self.detail}
 
 
 def reject_repeated_sounds(outcomes: list[Outcome]) -> list[Outcome]:
-    """Reject utterances with the same samples as an earlier one."""
+    """Reject utterances whose samples equal those of an earlier one."""
     first: dict[str, str] = {}
 
     def earlier(outcome: Outcome) -> str | None:
@@ -64,7 +64,7 @@ def return_surplus_to_training(outcomes: list[Outcome], split_by: SplitBy, most:
 
 
 def reject_lost_speakers(outcomes: list[Outcome], split_by: SplitBy) -> list[Outcome]:
-    """Reject speakers without training utterances, unless speakers are held out on purpose."""
+    """Reject speakers without training utterances, unless whole speakers are held out."""
     trained = {utterance.speaker for utterance in sound(outcomes) if utterance.split == "train"}
     if split_by == "speaker" or not trained:
         return outcomes
@@ -82,7 +82,6 @@ def sound(outcomes: list[Outcome]) -> list[Utterance]:
 
 
 def _rejecting(outcomes: list[Outcome], reason: Defect, why: Callable[[Outcome], str | None]) -> list[Outcome]:
-    """Reject accepted outcomes for which `why` returns details."""
     return [
         replace(outcome, reason=reason, detail=detail)
         if outcome.reason is None and (detail := why(outcome)) is not None

@@ -1,8 +1,8 @@
-r"""Recordings unlike the others of their speaker, perhaps from another room, microphone or voice.
+"""Recordings unlike the others of their speaker, perhaps from a different room, microphone or voice.
 
 Each measurement is compared with the speaker's median and median absolute deviation (B. Iglewicz, D. Hoaglin, "How to
-detect and handle outliers", ASQC 1993). Below 3 s of speech, deviations are scaled by the root of the seconds, because
-few words contain few sounds.
+detect and handle outliers", ASQC 1993). Below 3 s of speech, deviations are scaled by the square root of the duration,
+because measurements of a few words vary more.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from sonorant.corpus.manifest import Utterance
 FEWEST = 20
 """Minimum number of recordings per speaker for detecting outliers."""
 UNUSUAL = 4.0
-"""Minimum distance of an outlier from the median, in deviations."""
+"""Minimum distance of an outlier from the median, in robust standard deviations."""
 _SHRINKAGE = 0.3
 _TO_SIGMA = 1.4826  # ratio of standard deviation to median absolute deviation of a normal distribution
 
@@ -29,10 +29,10 @@ class _Figure:
     name: str
     unit: str
     least: float
-    """Minimum audible deviation, after `scale`."""
+    """Minimum audible difference, after `scale`."""
     low: str
     high: str
-    """Likely cause of a value above the others (`low`: below); empty means not an outlier."""
+    """Likely cause of a high value (`low`: of a low value); empty means not an outlier."""
     scale: Callable[[Doubles], Doubles] = np.asarray
 
 
@@ -52,8 +52,8 @@ _FIGURES = (
 
 
 def find_outliers(utterances: Sequence[Utterance]) -> list[dict[str, Any]]:
-    """Return outliers, most unusual first: `id`, `deviations` and `words`, which compare unusual measurements with the
-    middle 90 % of the speaker's."""
+    """Return outliers, most unusual first: `id`, `deviations`, and `words`, which compares unusual measurements with
+    the middle 90 % of the speaker's."""
     by_speaker: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         by_speaker[utterance.speaker].append(utterance)
@@ -88,7 +88,7 @@ def _value(utterance: Utterance, key: str) -> Any:
 
 
 def _unusual_spectra(utterances: list[Utterance]) -> Iterator[tuple[str, float, str]]:
-    """Yield utterances whose average spectrum is far from the speaker's median by Mahalanobis distance, with covariance
+    """Yield utterances whose average spectrum is far from the speaker's median, by Mahalanobis distance with covariance
     shrunk towards a sphere (O. Ledoit, M. Wolf, 2004)."""
     known = [utterance for utterance in utterances if _value(utterance, "spectrum")]
     if len(known) < FEWEST:
@@ -112,6 +112,6 @@ def _weights(utterances: list[Utterance]) -> Doubles:
 
 
 def _deviations(values: Doubles, least: float) -> Doubles:
-    """Return distances from the median in robust standard deviations, each at least `least`."""
+    """Return distances from the median in robust standard deviations of at least `least`."""
     distances = values - np.median(values)
     return distances / max(_TO_SIGMA * float(np.median(np.abs(distances))), least)

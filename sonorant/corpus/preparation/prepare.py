@@ -1,4 +1,4 @@
-"""Prepare a corpus: examine every utterance, split the accepted ones, report the others."""
+"""Prepare a corpus: examine every utterance, split the accepted ones, and report the others."""
 
 import dataclasses
 import hashlib
@@ -64,10 +64,10 @@ def prepare(
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    """Examine the utterances in the folder `corpus`; write manifest, rejected ones and summary to `out`.
+    """Examine the utterances in the folder `corpus`; write the manifest, rejected utterances and a summary to `out`.
 
-    `lexicon` is the file of the user's words, `cache` the folder of cached results. Raises SonorantError if more than
-    `config.max_rejected` are rejected; `out` is then unchanged, with the report next to it in <out>.rejected.jsonl.
+    `lexicon` is the user's pronunciation file, `cache` the folder of cached results. Raises SonorantError if more than
+    `config.max_rejected` are rejected; `out` is then unchanged, and the report is in <out>.rejected.jsonl.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
@@ -186,7 +186,7 @@ class Examination:
 
 
 _KNOWN = ("spoken", "seconds", "sample_rate", "channels", "channel_correlation", "conditioning", "measures")
-"""Fields to copy to the utterance."""
+"""Fields of `Examination` to copy to the utterance."""
 
 
 def _examined(
@@ -245,7 +245,7 @@ def _outcome(row: Utterance, file: str | None, note: str, found: Examination, co
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Return the hash of each row's file, None if unreadable. `recording_of` checks hashes from an importer."""
+    """Return the hash of each row's file, None if unreadable. Hashes from an importer are checked by `recording_of`."""
 
     def of_file(row: Utterance) -> str | None:
         if row.sha256 or not may_be_read(corpus, row):
@@ -286,7 +286,6 @@ def _frontend(name: str, lexicon: str | None, language: str) -> Frontend:
 
 
 def _load_frontends(utterances: list[Utterance], frontend: str, lexicon: str | None) -> None:
-    """Raise SonorantError for an unsupported language."""
     first = {utterance.language: utterance.id for utterance in reversed(utterances)}
     for language, id in sorted(first.items()):
         try:

@@ -1,4 +1,4 @@
-"""Summary of a prepared corpus, as JSON and as one HTML page."""
+"""Summarise a prepared corpus as JSON and as an HTML page."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from sonorant.pages.charts import Charts, columns, histogram
 SHOWN = 200
 """Maximum number of rows per table on the page."""
 CHARACTERS = 40
-"""Number of most frequent characters on the page."""
+"""Maximum number of characters on the page, most frequent first."""
 SHARES = {"splits": "split", "languages": "language", "sample_rates": "sample rate", "channels": "channels"}
 MEASURES = {
     "snr_db": "Signal-to-noise ratio: speech above the noise floor, dB",
@@ -38,8 +38,7 @@ _QUANTILES = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
 def summarize(
     accepted: Sequence[Utterance], rejected: Sequence[dict[str, Any]], condition: ConditionConfig
 ) -> dict[str, Any]:
-    """Summarize accepted utterances (at least one, all fields set) and rejected ones (`reason`, `speaker`) as plain
-    JSON."""
+    """Summarise accepted utterances (at least one, all fields set) and rejected ones (`reason`, `speaker`) as JSON."""
     reasons = Counter(str(row["reason"]) for row in rejected)
     characters = Counter(character for utterance in accepted for character in utterance.text)
     measures: list[Any] = [utterance.measures for utterance in accepted]
@@ -64,12 +63,12 @@ def summarize(
 
 
 def speaking_rates(utterances: Sequence[Utterance]) -> list[float]:
-    """Return characters of the spoken text per second."""
+    """Return each utterance's characters of spoken text per second."""
     return [len(utterance.spoken or "") / (utterance.seconds or 1.0) for utterance in utterances]
 
 
 def shares(utterances: Iterable[Utterance], field: str, values: Sequence[str] = ()) -> dict[str, dict[str, float]]:
-    """Return `utterances` and `hours` by value of a field: first `values`, then others that occur, sorted."""
+    """Return `utterances` and `hours` for each value of a field: first `values`, then any others, sorted."""
     groups = _grouped(utterances, field)
     order = dict.fromkeys([*values, *sorted(groups)])
     return {name: {"utterances": len(own := groups.get(name, [])), "hours": _hours(own)} for name in order}
@@ -83,7 +82,7 @@ def _grouped(utterances: Iterable[Utterance], field: str) -> dict[str, list[Utte
 
 
 def summarize_speakers(accepted: Iterable[Utterance], rejected: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Summarize each speaker; medians `snr_db` (dB) and `loudness` (LUFS before conditioning) may be None. `rejected`
+    """Summarise each speaker. Medians `snr_db` (dB) and `loudness` (LUFS before conditioning) may be None. `rejected`
     contains the speaker of each rejected utterance."""
     lost, by_speaker, found = Counter(rejected), _grouped(accepted, "speaker"), {}
     for speaker in sorted({*lost, *by_speaker}):
@@ -143,7 +142,7 @@ def summary_page(
     rejected: Sequence[dict[str, str | None]],
     condition: ConditionConfig,
 ) -> str:
-    """Return the page in HTML. `accepted` contains utterances with levels in dB."""
+    """Return the HTML page. `accepted` contains utterances and their levels in dB."""
     utterances = [utterance for utterance, _ in accepted]
     histograms: dict[str, Iterable[float | None]] = {
         "Duration: seconds": [utterance.seconds for utterance in utterances],
@@ -283,7 +282,6 @@ def _rejected(counts: dict[str, Any], rejected: Sequence[dict[str, str | None]])
 
 
 def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> list[Part]:
-    """Return a table of up to `SHOWN` rows, whose last `prose` columns are text, if any."""
     if not rows:
         return []
     table = Table(caption=caption, head=head, rows=rows[:SHOWN], prose=head[len(head) - prose :])
@@ -292,7 +290,7 @@ def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> 
 
 
 def summarize_unplaced(corpus: Path) -> dict[str, float] | None:
-    """Sum seconds of speech without text and words without speech, if the corpus lists them."""
+    """Sum the seconds of speech without text and the words without speech, if the corpus lists them."""
     file = corpus / "unplaced.jsonl"
     if not file.exists():
         return None

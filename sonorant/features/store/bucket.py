@@ -29,7 +29,7 @@ except ModuleNotFoundError as missing:
 
 
 ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
-"""S3 error code and message within obstore's message."""
+"""Pattern for the S3 error code and message in obstore's message."""
 
 
 class Bucket:
@@ -122,7 +122,7 @@ class Bucket:
 
 @contextmanager
 def _on_this_disk(target: Path) -> Iterator[None]:
-    """Name the local file in its errors instead of the bucket."""
+    """Name the local file instead of the bucket in disk errors."""
     try:
         yield
     except OSError as error:

@@ -15,7 +15,7 @@ _FREED = 16  # a full cache frees 1/16 of its limit at a time
 
 
 class Lost(SonorantError):
-    """An object is missing from the store or damaged in it, and must be computed again."""
+    """Raised if an object is missing from the store or damaged there."""
 
 
 class Cache:
@@ -29,7 +29,8 @@ class Cache:
         self._listed = False
 
     def path(self, name: str) -> Path:
-        """Return the file of object `name`, which ends in its SHA-256. Raises SonorantError if missing or damaged."""
+        """Return the path of object `name`, which ends in its SHA-256. Raises SonorantError if it is missing or
+        damaged."""
         sha256 = name.rsplit("/", 1)[-1]
         file = self._file(name)
         with self._named():
@@ -66,8 +67,8 @@ class Cache:
             arriving.unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        """Evict until `wanted` more bytes fit, and add them to the shared count, which avoids listing 100,000 files per
-        fetch. Each process lists them once, because a power cut can falsify the count."""
+        """Evict objects until `wanted` more bytes fit, and add them to the shared count, which avoids listing 100,000
+        files per fetch. Each process lists them once, because a power cut can make the count wrong."""
         held = self._counted() if self._listed else None
         if held is None or held + wanted > self._most:
             held, self._listed = self._remove_for(wanted), True
@@ -80,7 +81,7 @@ class Cache:
             return None
 
     def _remove_for(self, wanted: int) -> int:
-        """List the folder and evict; return the remaining bytes."""
+        """List the folder and evict objects; return the remaining bytes."""
         kept = []
         for entry in os.scandir(self._folder / "objects"):
             with suppress(FileNotFoundError):
@@ -114,7 +115,7 @@ class Cache:
 
 
 def _touched(file: Path) -> bool:
-    """Set the time of last use; return False if the file does not exist."""
+    """Update the time of last use; return False if the file does not exist."""
     try:
         os.utime(file)
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from sonorant.features.store.store import Store
 
 MARKS = "indexes"
 KEYS = "shards.keys"
-"""File of an index with the keys of its shards, 32 bytes each. Not hashed, as keys depend on source code."""
+"""File of an index with its shards' keys, 32 bytes each. Not hashed, because keys depend on source code."""
 KEY_BYTES = 32
 
 
@@ -22,7 +22,8 @@ def unpacked(data: bytes) -> Iterator[str]:
 
 
 def mark(store: Store, keys: Sequence[str]) -> None:
-    """Mark shards as needed before they are computed. Rewritten each time: a recent mark means a running stage."""
+    """Mark shards as needed before they are computed. Marks are rewritten each time: a recent mark means a running
+    stage."""
     data = packed(keys)
     with store.draft() as folder:
         (folder / KEYS).write_bytes(data)

@@ -1,6 +1,6 @@
-"""A shard in a store: arrays named by their content, and a JSON file written last.
+"""A shard in a store: arrays named by their hash, and a JSON file written last.
 
-The JSON file is named by a hash of everything that the shard is computed from. So a stage finds the shards of earlier
+The JSON file is named by a hash of everything from which the shard is computed. So a stage finds the shards of earlier
 runs, and two stages may compute the same shard simultaneously.
 """
 
@@ -24,12 +24,10 @@ _AT_ONCE = 16  # threads that read small files
 
 @dataclass(frozen=True)
 class Shard:
-    """A complete shard."""
-
     objects: dict[str, str]
-    """SHA-256 of the file of each array, by name."""
+    """SHA-256 of each array's file, by array name."""
     sizes: dict[str, int]
-    """Sizes in bytes, by name."""
+    """Sizes of the files in bytes, by array name."""
     rows: dict[str, list[Any]]
     """Columns with a value per utterance, in shard order."""
 
@@ -43,7 +41,7 @@ def shard_name(key: str) -> str:
 
 
 def write_shard(store: Store, key: str, arrays: dict[str, Path], rows: dict[str, list[Any]]) -> Shard:
-    """Write a shard from files in a draft of the store; return the stored shard."""
+    """Write a shard from files in a draft folder of the store; return the stored shard."""
     hashes, sizes = {}, {}
     for name, file in arrays.items():
         hashes[name], sizes[name] = sha256_file(file), file.stat().st_size
@@ -55,7 +53,8 @@ def write_shard(store: Store, key: str, arrays: dict[str, Path], rows: dict[str,
 
 
 def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
-    """Return complete shards, and None for each that is missing or lacks an array, whose JSON file is removed."""
+    """Return complete shards, and None for each missing one. The JSON file of a shard that lacks an array is
+    removed."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         kept = list(threads.map(lambda key: store.read(shard_name(key)), keys))
     # Listed afterwards, because JSON files are written last.

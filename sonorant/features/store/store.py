@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 REMOTE = ("s3://",)
-"""Prefixes of buckets; any other place is a folder."""
+"""URL prefixes of a bucket; any other place is a folder."""
 
 
 class Entry(NamedTuple):
@@ -14,7 +14,6 @@ class Entry(NamedTuple):
 
     name: str
     size: int
-    """Size in bytes."""
     modified: float
     """Modification time in Unix seconds."""
 
@@ -34,10 +33,10 @@ class Store(Protocol):
         """Return the path of an object, which need not exist; None in a bucket."""
 
     def put(self, source: Path, name: str) -> None:
-        """Move the file `source` from a `draft` into the store, replacing any object `name`."""
+        """Move the file `source` from a `draft` folder into the store, replacing any object `name`."""
 
     def create(self, name: str, data: bytes) -> bytes:
-        """Write `data` unless the object exists; return the object's content."""
+        """Write `data` unless the object exists; return the object's bytes."""
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """List the objects below the folder `prefix`."""
@@ -49,4 +48,4 @@ class Store(Protocol):
         """Create a temporary folder for files to pass to `put`."""
 
     def tidy(self, before: float, *, dry_run: bool) -> list[Entry]:
-        """Remove and return drafts of killed processes, unchanged since `before` in Unix seconds."""
+        """Remove and return drafts of killed processes that have not changed since `before` (Unix seconds)."""

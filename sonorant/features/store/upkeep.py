@@ -1,4 +1,4 @@
-"""Maintain a store: remove unneeded shards, find damaged ones, copy an index's shards elsewhere."""
+"""Maintain a store: remove unneeded shards, find damaged ones, and copy an index's shards to a different store."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Needed:
     keys: bytes
     """Keys of the shards, as in the file `KEYS`."""
     objects: frozenset[str]
-    """Names of the arrays."""
 
     @classmethod
     def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:
-        """Return what the folder `index` needs. `objects`: SHA-256 of arrays. Raises SonorantError if a file is
-        missing."""
+        """Return what the index in folder `index` needs. `objects`: SHA-256 of arrays. Raises SonorantError if a file
+        is missing."""
         place = Place.read(index, _REPAIR)
         try:
             keys = (index / KEYS).read_bytes()
@@ -43,7 +42,7 @@ class Needed:
 
 
 def store_of(needed: Collection[Needed]) -> Store:
-    """Open the store of these indexes. Raises SonorantError if they have several."""
+    """Open the store of these indexes. Raises SonorantError if they use several."""
     places = {one.place.store if one.place.remote else str(Path(one.place.store).resolve()) for one in needed}
     if len(places) != 1:
         raise SonorantError(
@@ -64,7 +63,7 @@ class Removed:
 
 
 class _Uses:
-    """Names of shards and arrays in use: by `needed`, by marks since `old` and, unless `only`, by all marks."""
+    """Names of shards and arrays in use: in `needed`, in marks newer than `old` and, unless `only`, in all marks."""
 
     def __init__(self, store: Store, needed: Collection[Needed], only: bool, old: float) -> None:
         self._store, self._only, self._old = store, only, old
@@ -76,7 +75,7 @@ class _Uses:
             self._take(one.keys)
 
     def names(self) -> set[str]:
-        """Return the used names. Call this after listing the store: a stage marks shards before it searches for
+        """Return the used names. Call this after listing the store, because a stage marks shards before searching for
         them."""
         for note in self._store.entries(MARKS):
             if note.name not in self._read and not self._forgettable(note):
@@ -88,7 +87,7 @@ class _Uses:
         return [note.name for note in self._store.entries(MARKS) if self._forgettable(note)]
 
     def arrays(self, shard: str) -> list[str]:
-        """Return a shard's arrays as first read; its file may have been removed since."""
+        """Return a shard's arrays as first read, because its file may have been removed since."""
         if not self._arrays.get(shard):
             self._arrays[shard] = _objects_of(self._store, shard)
         return self._arrays[shard]
@@ -104,7 +103,7 @@ class _Uses:
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
     """Remove shards and arrays that no index needs, and drafts of killed processes.
 
-    Items newer than `hours` are kept, as a running stage may need them, and so are shards marked meanwhile.
+    Items newer than `hours` are kept, because a running stage may need them, and so are shards marked meanwhile.
     """
     store, old = store_of(needed), time.time() - 3600 * hours
     uses = _Uses(store, needed, only, old)
@@ -130,7 +129,7 @@ def _unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
 
 
 def _remove_unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
-    """Remove unused entries of a small folder, listed again because a stage may have started since."""
+    """Remove unused entries of a folder, listed again because a stage may have started since."""
     lost = _unused(store, folder, uses, old)
     for entry in lost:
         if entry.name.startswith(f"{SHARDS}/"):
@@ -153,7 +152,7 @@ def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
 
 
 def copy(needed: Collection[Needed], target: Store) -> int:
-    """Copy these indexes' shards to another store; return the number of objects."""
+    """Copy these indexes' shards to a different store; return the number of objects copied."""
     store, copied = store_of(needed), 0
     there = {entry.name for folder in (OBJECTS, SHARDS) for entry in target.entries(folder)}
     for one in needed:
