@@ -71,7 +71,7 @@ def _quietest(samples: Floats, rate: int, span: Span) -> int:
 
 
 def _silent(samples: Floats, rate: int) -> int:
-    """Return the number of initial samples that are 20 dB below the loudest tenth."""
+    """Return the number of initial samples at least 20 dB below the loudest tenth."""
     width = round(_FRAME * rate)
     power = _power(samples, width)
     if not len(power):

@@ -20,8 +20,8 @@ from sonorant.corpus.audit.findings import Fault
 
 FOLDS = 5
 TRUSTED = 0.5
-"""Maximum mismatch probability, by a first judge, of a clip used as a correct example. Excluding a fixed fraction of
-clips would flag unusual clips of a clean corpus."""
+"""Maximum mismatch probability, according to a first judge, of a clip used as a correct example. Excluding a fixed
+fraction of clips would flag unusual clips of a clean corpus."""
 _GOOD = "good"
 
 

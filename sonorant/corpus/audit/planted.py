@@ -23,8 +23,8 @@ class Planted:
 def plant(
     words: Sequence[Said], speech: tuple[float, float], other: Sequence[Said], pool: Sequence[Said], seed: str
 ) -> Iterator[Planted]:
-    """Yield a fault of each kind that `words` allow. `speech` contains the seconds of silence before and after the
-    words, `other` the words of a different clip, and `pool` the words to insert."""
+    """Yield one fault of each kind that is possible for `words`. `speech` contains the seconds of silence before and
+    after the words, `other` the words of a different clip, and `pool` the words to insert."""
     chance, text = random.Random(seed), tuple(words)
     if [word for word, _ in other] != [word for word, _ in text]:
         yield Planted(Fault.OTHER_TEXT, tuple(other))

@@ -11,7 +11,7 @@ from sonorant.features.store.store import REMOTE, Store
 from sonorant.files import read_json, write_json
 
 FILE = "place.json"
-"""File in an index folder. Not hashed, because moved shards are the same data."""
+"""File in an index folder. Not hashed, because moving shards does not change the data."""
 
 
 def open_store(place: str) -> Store:
