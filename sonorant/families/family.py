@@ -125,7 +125,7 @@ class Family(ABC):
         return f"voices of the family {self.name} have no word times"
 
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
-        """Return codes (P, G) of a recording's start, for the voice to continue."""
+        """Return the codes (P, G) of the start of a recording, for the voice to continue."""
         raise SonorantError(f"{recording}: a voice of the family {self.name} does not support prompts; leave it out")
 
     @abstractmethod

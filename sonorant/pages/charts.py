@@ -29,8 +29,6 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A drawing `WIDTH` units wide."""
-
     title: str
     height: float
     shapes: Sequence[Shape]
@@ -51,7 +49,7 @@ class ChartRow:
     low: float | None = None
     high: float | None = None
     said: str
-    """Value as text."""
+    """Value as shown in the chart."""
     strong: bool = False
     """Whether the row is highlighted."""
 

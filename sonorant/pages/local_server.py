@@ -30,7 +30,7 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
 }
-"""Files by path, next to the subclass of `LocalRequest`; style.css is in this package."""
+"""Page files by URL path. They are next to the module of the `LocalRequest` subclass; style.css is in this package."""
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 

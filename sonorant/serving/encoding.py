@@ -57,7 +57,7 @@ def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Plain | C
 
 
 class Plain:
-    """Encoder to 16-bit little-endian samples; the WAV header has no length."""
+    """Encoder for 16-bit little-endian samples; the WAV header has no length."""
 
     def __init__(self, rate: int, out_rate: int, *, header: bool) -> None:
         self._head = wav_header(out_rate, None) if header else b""
@@ -94,7 +94,7 @@ class _Sink:
 
 
 class Compressed:
-    """Encoder to a format that FFmpeg writes."""
+    """Encoder for formats that FFmpeg writes."""
 
     def __init__(self, encoding: Encoding, rate: int) -> None:
         import av

@@ -160,8 +160,8 @@ def needed_files(connections: int) -> int:
 
 
 def allowed_connections(beside: int) -> int:
-    """Return how many connections the open-file limit allows in addition to `beside` other files; raise the soft limit
-    if needed. Raises SonorantError if it allows none."""
+    """Return the number of connections that the open-file limit allows in addition to `beside` other files; raise the
+    soft limit if needed. Raises SonorantError if it allows none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = beside + needed_files(CONNECTIONS)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -14,8 +14,6 @@ LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
 
 @dataclass(frozen=True, kw_only=True)
 class ServedRequest(SpeechRequest):
-    """A speech request and the format of the response."""
-
     text: str
     limits: Limits = field(default=LIMITS)
     arrives: bool = False
@@ -50,6 +48,5 @@ class Piece(NamedTuple):
 class Ended(NamedTuple):
     audio_seconds: float
     work_seconds: float
-    """Computing time in seconds."""
     late: int = 0
     """Number of graphs compiled since the last report, while requests waited."""

@@ -1,5 +1,5 @@
-"""Pad requests to a few shapes that are compiled or recorded in advance. Padding changes no results, except that
-`decode` of a part pads it with the frames that follow the part, not with silence."""
+"""Pad requests to a few shapes that are compiled or recorded in advance. Padding does not change results, except that
+`decode` pads a part with the frames that follow it instead of silence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sonorant.speech.runtimes import Runtime
 MULTIPLE = 8
 """Sizes are multiples of this number, because matrix units process eight rows at a time."""
 SMALLEST = 16
-"""Minimum size; a smaller one saves nothing."""
+"""Minimum size; smaller sizes save no time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Buckets:
         return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
 
     def plan(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return all pairs of graph and shape: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
+        """Return all (graph, shape) pairs; a shape is (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for rows in self.batches:
             shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]

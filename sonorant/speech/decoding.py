@@ -62,7 +62,7 @@ class DecodingConfig:
 
     @property
     def varies(self) -> bool:
-        """Whether the result depends on the noise."""
+        """Whether the result depends on the seed."""
         return self.advance == "sample" or (self.temperature > 0 and self.top_k != 1)
 
 
@@ -72,7 +72,7 @@ class Pace:
 
     median: float
     p99: float
-    """99th percentile, used for budgets."""
+    """99th percentile, used to compute frame budgets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class DecodingDescription:
     heads: int
     head_width: int
     advances: int
-    """Number of classes of the pointer's advance; class a moves it by a phonemes."""
+    """Number of classes of the pointer's advance; class n moves it by n phonemes."""
     attention: Literal["full", "sliding", "block"]
     window: int
     """Number of positions visible to sliding and block attention."""

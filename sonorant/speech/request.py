@@ -164,7 +164,7 @@ class Allowance:
         self.check_work()
 
     def check_durations(self, seconds: float, tokens: int) -> None:
-        """Check the length in seconds of a phrase at speed 1."""
+        """Check the length `seconds` of a phrase at speed 1."""
         if not 0 < seconds <= tokens * self.limits.token_seconds:
             raise SonorantError(
                 f"the voice's durations are out of range: {seconds:.1f} seconds for {tokens} phonemes (maximum "

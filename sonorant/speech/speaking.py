@@ -20,9 +20,9 @@ class FinishReason(IntEnum):
     STUCK = 2
     """The pointer stayed on one phoneme for too long and was advanced."""
     SILENCE = 3
-    """A silence was longer than a pause."""
+    """A silence was too long to be a pause."""
     REPETITION = 4
-    """A loop of 1 to 8 frames was repeated."""
+    """A loop of 1 to 8 frames was repeated for too long."""
 
 
 @dataclass(frozen=True)
@@ -84,4 +84,4 @@ class Speaking(Protocol):
         counted in `taken`, and return the finish reason.
 
         `first`: whether no audio has been returned yet, so that the first part should be short; `times`: receives token
-        ends as soon as they are known; only if `Family.why_untimed` is empty."""
+        ends as soon as they are known; must be None unless `Family.why_untimed` is empty."""

@@ -31,7 +31,6 @@ PAUSE_SECONDS = 0.15
 """Seconds of silence between two sentences, in addition to the silence that the voice produces."""
 _NO_SAMPLES: Floats = np.zeros(0, np.float32)
 _PHRASE_END: Floats = np.zeros(0, np.float32)
-"""Marker that flushes the current chunk, so that it does not wait for more text."""
 _Part = Floats | Lull
 _log = logging.getLogger(__name__)
 

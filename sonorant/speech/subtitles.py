@@ -1,6 +1,7 @@
 """Files of word times, written while speech is computed: JSON, SubRip (.srt) and WebVTT (.vtt).
 
-WebVTT follows https://www.w3.org/TR/webvtt1. SubRip has no standard: plain text, times with a comma.
+WebVTT follows https://www.w3.org/TR/webvtt1. SubRip has no standard; it is written as plain text, with a comma in
+times.
 """
 
 from __future__ import annotations

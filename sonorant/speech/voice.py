@@ -26,7 +26,7 @@ from sonorant.text.arriving import Fragment
 from sonorant.text.user_lexicon import Lexicon
 
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
-"""Limits of `say`: about an hour of speech in memory."""
+"""Default limits of `say`: about an hour of speech in memory."""
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class Voice:
     def say_timed(
         self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any
     ) -> tuple[Floats, tuple[WordTiming, ...]]:
-        """Speak a text as `say` does, and also return the time of each word reached. Also raises SonorantError if the
+        """Speak a text as `say` does, and also return the time of each word spoken. Also raises SonorantError if the
         voice has no timings (`why_untimed`)."""
         how = {"limits": AT_ONCE, "whole": True, "timings": True, **settings}
         speech = self.stream(text, speaker, speed, **how)
@@ -145,7 +145,7 @@ class Voice:
 
         The samples equal those of `say` up to rounding (1e-6 of full scale in fp32), unless a sentence fails
         (`Speech.finish_reasons`), because streams cannot retry. A phrase is spoken as soon as its end is certain; SSML
-        and text in double brackets are read completely first. Exceptions of the text's source are passed through.
+        and text in double brackets are read completely first. Exceptions raised by the text's source are passed on.
         """
         return self.speak(SpeechRequest(text=text, speaker=speaker, speed=speed, **settings))
 

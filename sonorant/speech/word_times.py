@@ -53,8 +53,8 @@ class Timekeeper:
     def begin(
         self, words: Sequence[WrittenWord], phonemes: Sequence[Phoneme], position: int, *, ends_sentence: bool
     ) -> None:
-        """Begin a passage at sample `position` of the speech. Words of the previous passage that were not reached get
-        no time. `ends_sentence`: whether the passage's last word ends a sentence."""
+        """Begin a passage at sample `position` of the speech. Words of the previous passage that were not spoken get no
+        time. `ends_sentence`: whether the passage's last word ends a sentence."""
         self._words = deque(words)
         self._phonemes, self._position, self._ends_sentence = phonemes, position, ends_sentence
 

@@ -31,20 +31,21 @@ SILENCE = -11.5129
 @dataclass(frozen=True, kw_only=True)
 class AcousticConfig:
     decoder: Literal["regression", "flow"] = "regression"
-    """`regression`: L1 on the mel, best for very regular voices; `flow`: conditional flow matching, for real speech."""
+    """Type of decoder: `regression` has an L1 loss and suits very regular voices; `flow` is conditional flow matching,
+    for real speech."""
     channels: int = 192
     """Width of the encoder and the decoder."""
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     encoder_blocks: int = 4
-    """Number of ConvNeXt blocks over tokens."""
+    """Number of ConvNeXt blocks in the encoder."""
     encoder_kernel: int = 5
     """Kernel size of the encoder's blocks, in tokens; odd."""
     prior_kernel: int = 3
     """Number of tokens that the alignment's prior depends on, odd; 1 is the token alone, 3 adds its neighbours. 0 uses
     the encoder's states; a token may then claim its neighbour's frames."""
     decoder_blocks: int = 6
-    """Number of ConvNeXt blocks over frames."""
+    """Number of ConvNeXt blocks in the decoder."""
     decoder_kernel: int = 7
     """Kernel size of the decoder's blocks, in frames; odd."""
     dropout: float = 0.05

@@ -85,7 +85,7 @@ class Vocoder(ModelKind):
 
 
 class Parallel(Family):
-    """Computes all frames of a sentence together, with predicted lengths."""
+    """Family that computes all frames of a sentence together, with predicted lengths."""
 
     name = "parallel"
     predictor, waveform = Acoustic(), Vocoder()

@@ -34,7 +34,7 @@ class ParallelModels:
 
     @classmethod
     def load(cls, predictor: Path, waveform: Path) -> ParallelModels:
-        """Read the trained folders. Raises SonorantError if a folder contains another kind of model."""
+        """Read the trained folders. Raises SonorantError if a folder contains a different kind of model."""
         (acoustic, described), (vocoder, waveform_described) = load_acoustic(predictor), load_vocoder(waveform)
         return cls(acoustic, vocoder, described, waveform_described)
 

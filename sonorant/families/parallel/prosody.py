@@ -13,7 +13,7 @@ from sonorant.layers.flow import FlowMatching
 PROSODY = 2
 """Number of prosody values per token: pitch and energy."""
 TYPICAL = 1.5
-"""Initial log number of frames of a token."""
+"""Log of the number of frames initially predicted for a token."""
 SPREAD = 0.6
 """Standard deviation of the log number of frames around `TYPICAL`."""
 NEAR_TOKENS = 16.0
@@ -33,8 +33,6 @@ def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
 
 
 class _Place(nn.Module):
-    """Adds positions in the utterance to encoder states."""
-
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)

@@ -1,4 +1,4 @@
-"""Build and load the parallel family's models."""
+"""Build and load the models of the `parallel` family."""
 
 from pathlib import Path
 from typing import Any

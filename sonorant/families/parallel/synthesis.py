@@ -28,8 +28,6 @@ BATCH_FRAMES = 8192
 
 @dataclass(frozen=True)
 class ParallelSpeaking:
-    """Speaks with an encoder, a decoder and a vocoder."""
-
     runtime: Runtime
     description: VoiceDescription
 

@@ -61,7 +61,8 @@ def load_models(
 
 
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
-    """Return the three graphs of the trained folders (acoustic model, vocoder) on a device.
+    """Return functions for the three graphs, with weights from the trained folders (acoustic model, vocoder), on a
+    device.
 
     `variant`: fp32 and int8 require folders of that kind, None accepts either; fp16 and bf16 store the decoder and
     vocoder of float models in 16 bits. The encoder stays in float, because it determines all durations and takes little
