@@ -1,5 +1,5 @@
-"""Pitch and spectral envelope of one sound, computed once for all measures. `S` samples, `T` 10 ms frames, `F` bins,
-`N` mel points, `C` cepstral coefficients."""
+"""Pitch and spectral envelope of a sound, computed once for all metrics. `S` samples, `T` 10 ms frames, `F` bins, `N`
+mel points, `C` cepstral coefficients."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,12 +13,12 @@ from sonorant.audio.arrays import Doubles
 
 FRAME_MS = 10.0
 ORDER = 24
-"""Highest mel-cepstral coefficient."""
+"""Number of mel-cepstral coefficients, not counting the 0th."""
 MEL_POINTS = 128
 SPEECH_DB = 50.0
-"""Frames quieter than the loudest by more dB are silence."""
+"""Frames more than this many dB below the loudest are silence."""
 QUIETEST = 1e-10
-"""Floor of the power spectrum, full scale 1."""
+"""Minimum of the power spectrum; full scale is 1."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,15 @@ class Analysis:
     """WORLD analysis (Morise et al. 2016) with DIO, StoneMask and CheapTrick."""
 
     samples: Doubles
-    """(S,) in -1..1."""
+    """Samples (S,) in -1..1."""
     rate: int
-    """Sample rate in Hz."""
     log_mel_TN: Doubles
     """Natural log of the amplitude envelope."""
     cepstra_TC: Doubles
     f0: Doubles
-    """Hz (T,), 0 where unvoiced."""
+    """Pitch (T,) in Hz; 0 where unvoiced."""
     level: Doubles
-    """Mean envelope power in dB."""
+    """Mean envelope power (T,) in dB."""
 
     @property
     def seconds(self) -> float:

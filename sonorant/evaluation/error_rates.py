@@ -19,7 +19,7 @@ from sonorant.text import Frontend, load_frontend
 from sonorant.training.intervals import bootstrap, rate
 
 VERSION = "words-1"
-"""Increase when normalisation changes, because error rates become incomparable."""
+"""Increase the version when normalisation changes: error rates of different versions are not comparable."""
 _DIGIT = re.compile(r"\d")
 _APOSTROPHES = str.maketrans("’‘ʼ`´", "'''''")
 # Keep an apostrophe only between two letters, as in "don't".
@@ -27,8 +27,7 @@ _OUTSIDE_WORDS = re.compile(r"(?<!\w)'|'(?!\w)|[^\w'\s]|_")
 
 
 class Normalizer:
-    """Converts text to lower case without punctuation, with digits written out. References are the manifest's `spoken`
-    texts."""
+    """Lowercases text, removes punctuation and writes out digits. References are the manifest's `spoken` texts."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -42,7 +41,6 @@ class Normalizer:
         return load_frontend("gruut", self.language)
 
     def __call__(self, text: str) -> str:
-        """Return normalised words separated by single spaces."""
         if _DIGIT.search(text):
             text = self._frontend.speak(text).text
         plain = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES).lower()
@@ -74,7 +72,8 @@ class ErrorCounts:
 
 
 def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> ErrorCounts:
-    """Count errors per utterance in normalised texts. Raises SonorantError for no utterances or an empty reference."""
+    """Count errors per utterance in normalised texts. Raises SonorantError if there are no utterances or a reference is
+    empty."""
     if not references:
         raise SonorantError("there are no sentences to score; increase prepare.test")
     rows = []
@@ -99,7 +98,8 @@ def summarize(counts: ErrorCounts) -> Figures:
 
 
 def compare(system: ErrorCounts, baseline: ErrorCounts) -> Figures:
-    """Return paired differences from a baseline in points with 95 % intervals. Raises ValueError if texts differ."""
+    """Return differences in error rate from a baseline, in percentage points with paired 95 % intervals. Raises
+    ValueError if the texts differ."""
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
     more = ErrorCounts(

@@ -1,10 +1,8 @@
-"""Figures in the form of metrics.json."""
-
 from collections.abc import Iterable
 from typing import Any
 
 Figures = dict[str, Any]
-"""Figures by name; a string instead of a figure is the reason for its absence ("not run: <why>")."""
+"""Metrics by name. A string instead of a value is the reason why it is missing ("not run: <why>")."""
 
 
 def estimate(name: str, value: float, interval: Iterable[float], digits: int) -> Figures:

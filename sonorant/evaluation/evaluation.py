@@ -1,4 +1,4 @@
-"""Evaluate a voice: time, size, word errors, naturalness and distances."""
+"""Evaluate a voice: speed, size, word errors, naturalness and distances from the recordings."""
 
 import platform
 import re
@@ -42,12 +42,12 @@ PACKAGES = (
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
     latency_repeats: int = 50
-    """Maximum number of timed rounds per sentence class, runtime and thread count."""
+    """Maximum number of timed rounds per sentence length, runtime and thread count."""
     mos_sentences: int = 64
-    """Number of sentences rated by DNSMOS, about 0.2 s of a core each per variant."""
+    """Number of sentences that DNSMOS rates; each takes about 0.2 s of a core per variant."""
     rare_sentences: int = 50
-    """Number of generated sentences per variant for finding skipped, repeated or babbled words, about 0.1 s of a core
-    each."""
+    """Number of generated sentences per variant that are checked for skipped, repeated or babbled words; each takes
+    about 0.1 s of a core."""
     hear: Literal["shippable", "all", "fp32"] = "shippable"
     """Variants to transcribe; `shippable` skips those significantly slower than fp32 under every runtime."""
 
@@ -65,9 +65,9 @@ class EvaluationInputs:
     recordings: Path
     voice: Path
     trained: tuple[Path, Path]
-    """Trained predictor and waveform model, for the torch runtime and for copy synthesis."""
+    """Folders of the trained predictor and waveform model, for the torch runtime and for copy synthesis."""
     codes: Path
-    """Token store of `train_waveform`; only a header for the family parallel."""
+    """Token store of the stage `train_waveform`; contains only a header for the family parallel."""
     parity: Path
 
 
@@ -90,7 +90,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     """Evaluate all variants that passed `verify`, under ONNX Runtime on the CPU. Timing runs first, so that variants
     too slow to ship are not transcribed.
 
-    Raises SonorantError if an input is missing or has other settings, or if the self-test fails.
+    Raises SonorantError if an input is missing or has different settings, or if the self-test fails.
     """
     known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)

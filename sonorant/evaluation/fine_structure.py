@@ -14,26 +14,26 @@ PULSE_BAND = (3000.0, 7000.0)
 """Band in Hz where speech is half noise, so a buzz stands out."""
 BLOCK_SECONDS = 0.0005
 WINDOW_SECONDS = 0.04
-"""Analysis window: three periods of a deep voice."""
+"""Length of the analysis window, three periods of a deep voice."""
 VOICED_DB = 35.0
-"""Pitch is unreliable in frames quieter than the loudest by more dB."""
+"""Pitch is unreliable in frames more than this many dB below the loudest."""
 LEAST_FRAMES = 20
 TREBLE_HZ = 4000.0
 QUIETEST = 1e-12
 LOWEST_FLOOR_DB = -75.0
-"""Level relative to speech below which noise is inaudible."""
+"""Level in dB relative to speech below which noise is inaudible."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineStructure:
-    """Measures of one sound; NaN with too little voiced speech or bandwidth."""
+    """Metrics of one sound; NaN if it has too little voiced speech or bandwidth."""
 
     pulses: float
-    """Pulse prominence in `PULSE_BAND`, dB."""
+    """Prominence of pitch pulses in `PULSE_BAND`, in dB."""
     harmonicity: float
     """Harmonics-to-noise ratio in dB."""
     noise_floor: float
-    """Level of the quietest moments relative to speech in dB."""
+    """Level of the quietest moments in dB relative to speech."""
     treble: float
 
 
@@ -48,7 +48,8 @@ def fine_structure(sound: Analysis) -> FineStructure:
 
 
 def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
-    """Return the pitch-synchronous part of the band envelope over its mean in dB, for frames `voiced` (T,)."""
+    """Return the pitch-synchronous part of the band's envelope in dB relative to its mean, over the frames `voiced`
+    (T,)."""
     low, high = PULSE_BAND[0], min(PULSE_BAND[1], 0.47 * sound.rate)
     if voiced.sum() < LEAST_FRAMES or high < 1.5 * low:
         return float("nan")
@@ -66,7 +67,6 @@ def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
 
 
 def _envelope(samples: Doubles, rate: int, low: float, high: float) -> Doubles:
-    """Return the Hilbert envelope of a band in Hz, with 200 Hz edges."""
     size = next_fast_len(len(samples))
     frequencies = np.fft.fftfreq(size, 1 / rate)
     gain = np.clip((frequencies - low) / 200 + 0.5, 0, 1) * np.clip((high - frequencies) / 200 + 0.5, 0, 1)
@@ -96,14 +96,13 @@ def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
 
 
 def _windows(middles: Doubles, length: float, count: int) -> tuple[Ints, Doubles]:
-    """Return indices (T, W) of Hann windows around `middles` (T,), and the window (W,)."""
     width = round(length)
     first = np.round(middles).astype(int) - width // 2
     return np.clip(first, 0, count - width)[:, None] + np.arange(width), np.hanning(width + 2)[1:-1]
 
 
 def noise_floor(sound: Analysis) -> float:
-    """Return the 5th percentile of frame levels relative to speech in dB."""
+    """Return the 5th percentile of frame levels in dB relative to speech."""
     size = round(0.01 * sound.rate)
     if len(sound.samples) < 10 * size:
         return float("nan")

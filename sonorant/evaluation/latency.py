@@ -23,9 +23,9 @@ from sonorant.training.intervals import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
 WARM_UP, WARM_SECONDS = 3, 0.5
-"""Warm-up rounds per length, and seconds after which warm-up stops."""
+"""Number of warm-up rounds, and seconds after which no further one starts."""
 LONGEST = 5.0
-"""Seconds after which no further round of a sentence class starts."""
+"""Seconds per sentence length after which no further round starts."""
 LEAST = 5
 THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
@@ -46,7 +46,7 @@ class LatencyJob:
 
 
 def sentence_classes(tokens: Sequence[Ints]) -> dict[str, Ints]:
-    """Return the shortest, median and longest phoneme ids (N, 3) as `short`, `medium` and `long`."""
+    """Return the shortest, median and longest sentence (phoneme ids (N, 3)) as `short`, `medium` and `long`."""
     by_length = sorted(tokens, key=len)
     return {"short": by_length[0], "medium": by_length[len(by_length) // 2], "long": by_length[-1]}
 
@@ -60,11 +60,10 @@ def measure(
 ) -> Figures:
     """Time each candidate on one thread and on all cores, warm, one sentence at a time.
 
-    `candidates` maps to reasons for not timing, or None; `repeats` is the maximum number of rounds. Returns
-    `{candidate: {class: {threads_1 |
-    threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}} | "not
-    run: <why>"}`; `over_fp32` is the median speedup over `BASELINE`. Raises SonorantError if one of `REQUIRED` cannot
-    run.
+    `candidates` maps names to the reason for not timing them, or None; `repeats` is the maximum number of rounds.
+    Returns `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads,
+    repeats, over_fp32, over_fp32_ci95}}} | "not run: <why>"}`; `over_fp32` is the median speedup over `BASELINE`.
+    Raises SonorantError if one of `REQUIRED` cannot run.
     """
     speed: Figures = {candidate: f"not run: {reason}" for candidate, reason in candidates.items() if reason}
     timed = [candidate for candidate, reason in candidates.items() if not reason]
@@ -110,8 +109,8 @@ def _measure(job: LatencyJob) -> Figures:
 
 
 def take_turns(runs: Mapping[str, Callable[[], object]], rounds: int, longest: float, least: int) -> dict[str, Doubles]:
-    """Time warm runs in a new order each round; return seconds (R,) per run. After `longest` seconds and `least` rounds
-    no further round starts."""
+    """Time runs after warm-up, in a new order each round; return seconds (R,) per run. No further round starts after
+    `longest` seconds and `least` rounds."""
     took: dict[str, list[float]] = {name: [] for name in runs}
     names, started = list(runs), time.perf_counter()
     for turn in range(WARM_UP):
@@ -143,7 +142,6 @@ def _times(took: Doubles, seconds: float) -> dict[str, float]:
 
 
 def over_baseline(ratios: Doubles) -> Figures:
-    """Return the median speedup of rounds (R,) with its 95 % interval."""
     return estimate("over_fp32", float(np.median(ratios)), bootstrap(np.median, ratios), 4)
 
 
@@ -151,7 +149,8 @@ FIRST_AUDIO_SENTENCES = 20
 
 
 def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> Figures:
-    """Measure warm time to first audio when streaming: `{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`."""
+    """Measure time to first audio when streaming, after warm-up: `{variant: {p50_ms, p95_ms, sentences} | "not run:
+    <why>"}`."""
     # Sequential: parallel runs would disturb each other.
     measure_variant = partial(_measure_first_audio, bundle, tuple(texts))
     found = spread(measure_variant, variants, label="first audio", unit="variant", processes=1)

@@ -1,4 +1,4 @@
-"""Compare renderings with their recordings: each figure isolates one kind of difference."""
+"""Compare synthesised sentences with their recordings; each metric isolates one kind of difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from sonorant.processes import spread
 from sonorant.training.intervals import bootstrap
 
 FEWEST = 0.5
-"""Minimum fraction of sentences with a value; otherwise the figure is absent."""
+"""Minimum fraction of sentences with a value; below it, the metric is absent."""
 
 
 class Weighted(NamedTuple):
-    """Value and weight of one sentence; NaN if not measurable."""
+    """Value of a metric in one sentence and its weight; NaN if not measurable."""
 
     value: float
     weight: float = 1.0
@@ -29,7 +29,7 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True)
 class Sounds:
-    """Sounds (S,) at `rate` Hz."""
+    """Renderings of a sentence and its recording (`reference`), each (S,) at `rate` Hz."""
 
     renderings: Mapping[str, Floats]
     reference: Floats
@@ -50,7 +50,6 @@ class _Heard:
 
 
 def compare_sentences(sentences: Sequence[Sounds]) -> dict[str, list[Pair]]:
-    """Compare all renderings with their recordings in several processes."""
     found = spread(_compare, sentences, label="compare with recordings", unit="sentence")
     return {name: [sentence[name] for sentence in found] for name in sentences[0].renderings}
 
@@ -113,12 +112,13 @@ def _errors(distance: Distance) -> dict[str, Weighted]:
 
 
 def _ratio(ours: float, theirs: float) -> Weighted:
-    """Weight by the divisor, so means are ratios of sums."""
+    """Weight a ratio by its divisor, so that means are ratios of sums."""
     return Weighted(ours / theirs, theirs) if theirs > 0 else Weighted(float("nan"))
 
 
 def summarize(sentences: Sequence[Mapping[str, Weighted]]) -> Figures:
-    """Return `{figure, figure_ci95}` over sentences, or "not run: <why>" if too few have a value."""
+    """Return each metric's mean and interval as `{name, name_ci95}`, or "not run: <why>" if too few sentences have a
+    value."""
     found: Figures = {}
     for name in sentences[0]:
         found |= _summary(name, [sentence[name] for sentence in sentences])
@@ -126,7 +126,7 @@ def summarize(sentences: Sequence[Mapping[str, Weighted]]) -> Figures:
 
 
 def paired_below(ours: Doubles, theirs: Doubles, name: str) -> Figures:
-    """Summarize scores (S,) of recordings minus ours."""
+    """Summarise how far our scores (S,) are below the recordings'."""
     return _summary(name, [Weighted(float(each)) for each in theirs - ours])
 
 

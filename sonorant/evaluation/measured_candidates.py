@@ -1,6 +1,6 @@
 """Select candidates (`<runtime>/<variant>`) to evaluate and time, and measure their disk and memory use.
 
-Run as a module, it measures its own memory (JSON on stdin and stdout).
+When run as a program, measures its memory use, with JSON on stdin and stdout.
 """
 
 import json
@@ -55,7 +55,7 @@ def judged_variants(parity: Figures) -> list[str]:
 
 
 def timed_candidates(parity: Figures) -> dict[str, str | None]:
-    """Return why each candidate is not timed, or None."""
+    """Return why each candidate is not timed, or None if it is."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 
@@ -71,7 +71,7 @@ def _why_not(candidate: str, row: Any) -> str | None:
 
 def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
     """Return a reason if a variant is slower than `BASELINE` beyond the 95 % interval at every length, thread count and
-    timed runtime, else None. `speed` is from `latency.measure`."""
+    timed runtime, else None. `speed` is the result of `latency.measure`."""
     timed = {
         candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
         for candidate, found in speed.items()
@@ -85,7 +85,7 @@ def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
 
 
 def size(bundle: Bundle) -> Figures:
-    """Return the bytes of the bundle and each complete variant. `sha256` identifies the measured graphs."""
+    """Return the sizes in bytes of the bundle and each complete variant. `sha256` identifies the measured graphs."""
     graphs = bundle.description.graphs
     files = {
         variant: {graph: graphs[graph].variants[variant] for graph in bundle.graphs}
@@ -106,7 +106,7 @@ def size(bundle: Bundle) -> Figures:
 
 
 def alone(tokens: Ints) -> tuple[Ints, Ints, Ints, Floats]:
-    """Return arguments of `Voice.synthesize` for one sentence (N, 3) by the first speaker."""
+    """Return the arguments of `Voice.synthesize` for one sentence (N, 3) by the first speaker."""
     return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 
 

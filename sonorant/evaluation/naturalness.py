@@ -22,14 +22,14 @@ DNSMOS_BELOW = "dnsmos_below_recordings"
 class JudgedSound:
     speakers: tuple[str, ...]
     pairs: dict[str, list[Pair]]
-    """Comparisons with recordings by kind."""
+    """Comparisons of copies and variants with the recordings."""
     ratings: dict[str, Doubles | str]
-    """DNSMOS scores (R, 3) of the first R sentences by kind, or the reason for none."""
+    """DNSMOS scores (R, 3) of the first R sentences for recordings, copies and each variant, or why there are none."""
     embeddings: dict[str, Doubles] | str
-    """Speaker embeddings (S, D) by kind, or the reason for none."""
+    """Speaker embeddings (S, D) for recordings, copies and each variant, or why there are none."""
 
     def summary(self) -> Figures:
-        """Return the section `naturalness` over all sentences by kind. Recordings have only DNSMOS."""
+        """Return the section `naturalness` of metrics.json over all sentences. Recordings have only DNSMOS."""
         found = self.figures()
         copies = found[VOCODER]
         named = (key for key in copies if not key.endswith("_ci95"))
@@ -56,7 +56,7 @@ class JudgedSound:
 
     @property
     def opinions(self) -> dict[str, Doubles]:
-        """Overall DNSMOS by kind; empty if it did not run."""
+        """Overall DNSMOS scores per kind of sound; empty if DNSMOS did not run."""
         return {kind: found[:, 0] for kind, found in self.ratings.items() if not isinstance(found, str)}
 
     def _rated(self, kind: str, chosen: Sequence[int]) -> Figures:

@@ -1,6 +1,6 @@
 """Measure zero-shot speaker similarity by prompting a voice with recordings of unseen people.
 
-Requires family codec_lm trained with `language_model.prompt_frames`.
+Requires the family codec_lm, trained with `language_model.prompt_frames`.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,12 @@ RESAMPLES = 2000
 
 
 def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> Figures:
-    """Speak a sentence with and without each of the first `count` recordings per person; see `judge_prompts`.
+    """Speak a sentence with and without each of the first `count` recordings per person as a prompt; see
+    `judge_prompts`.
 
-    `people` has a folder per person, none of them in the training set. `variant` None means the bundle's default.
-    Raises SonorantError if the voice does not support prompts or was trained on a person, for fewer than two people or
-    recordings, or if the speaker network is not installed.
+    `people` contains a folder per person, none of them in the training set. `variant` None means the bundle's default.
+    Raises SonorantError if the voice does not support prompts or was trained on one of the people, if there are fewer
+    than two people or two recordings of one, or if the speaker network is not installed.
     """
     voice = Voice.load(bundle, variant=variant)
     files = find_people(people, count)
@@ -71,11 +72,11 @@ def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
 def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> Figures:
     """Compare speaker similarity with and without a prompt.
 
-    `recordings` are embeddings (U, D) of the prompts, `prompted` and `without` of the same sentence with and without
-    each prompt. No sentence is compared with its own prompt.
+    `recordings` are embeddings (U, D) of the prompts; `prompted` and `without` those of a sentence spoken with and
+    without each prompt. No sentence is compared with its own prompt.
 
     Returns `prompted`, `without` (see `raters.compare`; `recordings` is the ceiling, `others` the floor), `gained`
-    (cosine gain with 95 % interval), `recognised` and `recordings_recognised` (see `confuse`).
+    (increase in cosine with its 95 % interval), `recognised` and `recordings_recognised` (see `confuse`).
     """
     gained = _own(prompted, recordings, people) - _own(without, recordings, people)
     return {
@@ -89,7 +90,6 @@ def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, peop
 
 
 def _own(spoken: Doubles, recordings: Doubles, people: Sequence[str]) -> Doubles:
-    """Return the mean cosine (U,) with the person's other recordings."""
     same = np.equal.outer(people, people)
     np.fill_diagonal(same, False)
     return np.asarray(np.average(spoken @ recordings.T, axis=1, weights=same))

@@ -1,4 +1,4 @@
-"""Pitch, energy and rhythm of a rendering compared with its recording. `T` 10 ms frames, `P` aligned pairs."""
+"""Pitch, energy and rhythm of synthesised speech compared with its recording. `T` 10 ms frames, `P` aligned pairs."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ LEAST_FRAMES = 20
 SLIP = 9.0
 """Semitones from the median beyond which a pitch counts as an octave error."""
 SLOPE_FRAMES = 15
-"""Recording frames (150 ms) per local tempo value."""
+"""Number of recording frames (150 ms) over which local tempo is measured."""
 FASTEST = 4.0
-"""Maximum local tempo ratio; alignment may stand still."""
+"""Limit of the local tempo ratio, because the alignment may stay on one frame."""
 
 
 def semitones(f0_T: Doubles) -> Doubles:
@@ -30,7 +30,7 @@ def semitones(f0_T: Doubles) -> Doubles:
 
 
 def range_of(values: Doubles) -> float:
-    """Return the 5th to 95th percentile range of values (N,), or NaN."""
+    """Return the difference between the 5th and 95th percentile of values (N,), or NaN."""
     if len(values) < LEAST_FRAMES:
         return float("nan")
     low, high = np.percentile(values, [5.0, 95.0])
@@ -40,13 +40,13 @@ def range_of(values: Doubles) -> float:
 @dataclass(frozen=True, kw_only=True)
 class Prosody:
     pitch_T: Doubles
-    """Semitones, NaN where unvoiced."""
+    """Pitch in semitones, NaN where unvoiced."""
     pitch_range: float
-    """Semitones, 5th to 95th percentile of voiced speech."""
+    """Semitones between the 5th and 95th percentile of pitch in voiced speech."""
     speech_seconds: float
     """Duration without pauses and leading or trailing silence."""
     pauses: int
-    """Number of silences of at least 0.1 s inside speech, by Silero VAD."""
+    """Number of silences of at least 0.1 s inside speech, detected by Silero VAD."""
     pause_seconds: float
 
 
@@ -75,8 +75,8 @@ def compare_pitch(ours: Doubles, theirs: Doubles) -> tuple[float, float, float]:
 
 
 def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
-    """Return correlation and RMS error (dB) of aligned levels (P,). Levels below speech are clipped; the median
-    difference is removed."""
+    """Return correlation and RMS error (dB) of aligned levels (P,), after raising levels below speech to its lower
+    limit. The error excludes the median difference."""
     if len(ours) < LEAST_FRAMES:
         return float("nan"), float("nan")
     ours, theirs = (np.maximum(level, level.max() - SPEECH_DB) for level in (ours, theirs))
@@ -85,15 +85,15 @@ def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
 
 
 def correlation(ours: Doubles, theirs: Doubles) -> float:
-    """Return the Pearson correlation (N,); 0 if either is constant."""
+    """Return the Pearson correlation of two arrays (N,); 0 if either is constant."""
     if min(ours.std(), theirs.std()) < 1e-6:
         return 0.0
     return float(np.corrcoef(ours, theirs)[0, 1])
 
 
 def unevenness(i: Ints, j: Ints, speech: NDArray[np.bool_]) -> float:
-    """Return the standard deviation of the local tempo in octaves along a path (P,), over `SLOPE_FRAMES` recording
-    frames that are all `speech` (T,)."""
+    """Return the standard deviation of the local tempo in octaves along an alignment path (P,). Tempo is measured over
+    `SLOPE_FRAMES` recording frames that are all `speech` (T,)."""
     frames = np.arange(j[-1] + 1)
     if len(frames) <= SLOPE_FRAMES:
         return float("nan")

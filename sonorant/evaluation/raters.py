@@ -27,7 +27,7 @@ Clip = tuple[Floats, int]
 
 SPEAKER_BELOW = "speaker_below_recordings"
 LEVEL = 0.1
-"""RMS before embedding, because the network's linear mel depends on loudness."""
+"""RMS level for embedding, because the network's input depends on loudness."""
 MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
 """Modules required for embeddings; webrtcvad imports pkg_resources (setuptools < 82)."""
 
@@ -42,7 +42,7 @@ def summarize(scores: Doubles) -> Figures:
 
 
 def embed_renderings(renderings: Renderings) -> dict[str, Doubles] | str:
-    """Return embeddings (U, 256) by kind, or "not run: <why>"."""
+    """Return speaker embeddings (U, 256) per kind of sound, or "not run: <why>"."""
     if why := not_installed():
         return why
     sounds = renderings.sounds
@@ -56,17 +56,17 @@ def not_installed() -> str:
 
 
 def embed_clips(clips: Sequence[Clip]) -> Doubles:
-    """Return embeddings (clips, 256) with norm 1, or 0 without detected speech."""
+    """Return embeddings (clips, 256) with norm 1, or zeros for clips without detected speech."""
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
 def compare(spoken: Doubles, recordings: Doubles, speakers: Sequence[str], of: str | None = None) -> Figures:
-    """Return mean cosines of embeddings (U, D) of spoken sentences and recordings with recordings of other sentences.
-    `of` restricts to one speaker.
+    """Compare embeddings (U, D) of spoken sentences and recordings with recordings of different sentences; return mean
+    cosines. `of` restricts them to one speaker.
 
-    `mean` is with the same speaker, `others` with other speakers (floor; absent if there are none), `recordings` of
-    recordings with the same speaker (ceiling). `SPEAKER_BELOW` is the paired difference from the ceiling with its 95 %
-    interval. Speakers with one sentence are omitted.
+    `mean` is the cosine with the same speaker, `others` with different speakers (floor; absent if there are none),
+    `recordings` that of recordings with the same speaker (ceiling). `SPEAKER_BELOW` is the paired difference from the
+    ceiling with its 95 % interval. Speakers with one sentence are omitted.
     """
     same = np.equal.outer(speakers, speakers)
     others = ~same
@@ -113,16 +113,16 @@ def _embed(clip: Clip) -> Doubles:
 
 
 NOBODY = "nobody"
-"""Name for sentences without detected speech."""
+"""Recognised speaker of sentences without detected speech."""
 
 
 def confuse(spoken: Doubles, recordings: Doubles, speakers: Sequence[str]) -> list[Figures] | str:
-    """Return a row per speaker: `speaker`, `sentences`, `as` (sentences by recognised speaker) and `recognised`
-    (fraction correct) with its 95 % interval; "not run: <why>" for fewer than two speakers.
+    """Return a row per speaker: `speaker`, `sentences`, `as` (number of sentences per recognised speaker) and
+    `recognised` (fraction correct) with its 95 % interval; "not run: <why>" for fewer than two speakers.
 
-    A sentence is assigned to the speaker whose recordings of other sentences have the highest mean cosine. `spoken` and
-    `recordings` are embeddings (U, D). Passing the recordings as `spoken` gives the ceiling. Speakers with one sentence
-    are omitted.
+    A sentence is assigned to the speaker whose recordings of different sentences have the highest mean cosine. `spoken`
+    and `recordings` are embeddings (U, D). Passing the recordings as `spoken` gives the ceiling. Speakers with one
+    sentence are omitted.
     """
     said_by = np.array(speakers)
     names, counts = np.unique(said_by, return_counts=True)

@@ -1,4 +1,4 @@
-"""Choose the held-out sentences and measure the recordings' own error rate, the ceiling for a voice."""
+"""Choose the held-out sentences and measure the error rate of their recordings, the best that a voice can reach."""
 
 import hashlib
 from collections import Counter
@@ -18,7 +18,7 @@ from sonorant.evaluation.estimates import Figures
 from sonorant.files import read_json
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
-"""Kinds in addition to variants; `vocoder` includes codec copies."""
+"""Kinds of sound other than variants; `vocoder` means copies by vocoder or codec."""
 
 
 def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
@@ -44,7 +44,6 @@ def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
 
 
 def _in_turn(utterances: Sequence[Utterance]) -> list[Utterance]:
-    """Alternate speakers, keeping each speaker's order."""
     place: Counter[str] = Counter()
     turns = []
     for utterance in utterances:
@@ -71,12 +70,12 @@ class RecognizedRecordings:
     requested: int
     """Requested number of sentences; there may be fewer."""
     ids: tuple[str, ...]
-    """Utterance ids in hash order."""
+    """Utterance ids in the order of `held_out`."""
     references: tuple[str, ...]
     transcripts: tuple[str, ...]
     """Unnormalised transcripts; empty if the recogniser did not run."""
     not_run: str | None = None
-    """Reason the recogniser did not run, or None."""
+    """Reason why the recogniser did not run, or None."""
 
 
 def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> ErrorCounts:
@@ -84,10 +83,10 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 
 
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> Figures:
-    """Transcribe the held-out recordings; return the content of `recordings.json`.
+    """Transcribe the held-out recordings; return the contents of `recordings.json`.
 
-    For unsupported languages figures are `not run: <why>` and transcripts null. Raises SonorantError naming the file or
-    setting.
+    For unsupported languages, error rates are `not run: <why>` and transcripts are null. Raises SonorantError naming
+    the file or setting.
     """
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language

@@ -1,4 +1,5 @@
-"""Evaluated sentences as recorded, copied by the waveform model (from mel or codes), and spoken by each variant."""
+"""Evaluated sentences as recorded, as copied by the waveform model (from mel or codes), and as spoken by each
+variant."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ class Spoken(NamedTuple):
     sound: Floats
     """Samples (S,) in -1..1."""
     ends: Ints | None
-    """See `Synthesized.ends`; None without timings."""
+    """Ends of the tokens as in `Synthesized.ends`; None without timings."""
     finish_reason: str
-    """`FinishReason` of the final attempt, lower case."""
+    """`FinishReason` of the final attempt in lower case."""
     attempts: int
     """Number of attempts; 1 means no retry."""
 
@@ -47,23 +48,22 @@ class Spoken(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Renderings:
-    """All renderings; every tuple has one entry per sentence."""
+    """Sounds of the evaluated sentences; every tuple has one entry per sentence."""
 
     ids: tuple[str, ...]
     tokens: tuple[Ints, ...]
-    """Phoneme ids (N, 3)."""
+    """Phoneme ids (N, 3) of each sentence."""
     sounds: dict[str, tuple[Floats, ...]]
-    """Samples (S,) in -1..1 at `rate` Hz, by kind. Copies show the loss of the waveform model alone."""
+    """Samples (S,) in -1..1 at `rate` Hz, for recordings, copies and each variant. Copies show the loss of the waveform
+    model alone."""
     decoded: dict[str, tuple[Spoken, ...]]
-    """Speech by variant; empty for non-autoregressive families."""
+    """Decoding results of each variant; empty for families that are not autoregressive."""
     unspoken: dict[str, str]
-    """Variants without evaluated sound, with reasons."""
+    """Variants that were not evaluated, and the reasons."""
     rate: int
-    """Sample rate in Hz."""
     timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = field(default_factory=dict)
-    """Word timings by variant, where available."""
     untimed: str = ""
-    """Reason for missing timings, or empty."""
+    """Reason why timings are missing, or empty."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Renderings:
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
     def without(self, unheard: Mapping[str, str]) -> Renderings:
-        """Remove variants, with reasons in `unspoken`."""
+        """Remove the variants in `unheard`, which maps them to reasons."""
         sounds = {kind: found for kind, found in self.sounds.items() if kind not in unheard}
         return replace(self, sounds=sounds, unspoken=self.unspoken | dict(unheard))
 
@@ -82,11 +82,11 @@ class Renderings:
 def render(
     bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path
 ) -> Renderings:
-    """Render each utterance by the bundle's graphs under ONNX Runtime.
+    """Render each utterance with the bundle's graphs under ONNX Runtime.
 
     The first of `variants` makes the copies. `sound` is the trained waveform model; None means no copies. Raises
-    SonorantError naming the utterance or file, also if the first variant outputs NaN; other variants with NaN become
-    `unspoken`.
+    SonorantError naming the utterance or file, also if the first variant outputs NaN; other variants that output NaN
+    become `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_sound(corpus, utterance, voice.sample_rate)[0] for utterance in utterances)
@@ -186,8 +186,8 @@ def summarize(decoded: Sequence[Spoken]) -> Figures:
     """Return `{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name:
     count}}`.
 
-    `runaways` counts first attempts stopped by a guard, `retries` further attempts, `unrecovered` sentences without a
-    successful attempt.
+    `runaways` counts first attempts that were stopped, `retries` further attempts, and `unrecovered` sentences without
+    a successful attempt.
     """
     sentences, runaways = len(decoded), sum(each.ran_away for each in decoded)
     reasons = Counter(each.finish_reason for each in decoded)
@@ -202,7 +202,7 @@ def summarize(decoded: Sequence[Spoken]) -> Figures:
 
 
 def copier(voice: Voice, waveform: Path) -> Callable[[Floats], Floats]:
-    """Return a function that copies a recording (S,) at the voice's rate. `waveform` is required for parts that are not
+    """Return a function that copies a recording (S,) at the voice's rate. `waveform` provides parts that are not
     exported, such as a codec's encoder."""
     import torch  # not at the top, because worker processes import this module
 

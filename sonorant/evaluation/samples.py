@@ -1,5 +1,3 @@
-"""Write an evaluation's transcripts and audio samples."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -24,7 +22,7 @@ if TYPE_CHECKING:  # Import for types only: the report uses the file names.
 
 RUNTIME = BASELINE.split("/")[0]
 FIRST, WORST = 3, 3
-"""Number of first sentences and of sentences with the highest error rates."""
+"""Number of sentences from the start, and of sentences with the highest error rates."""
 SAMPLE_OF = {"recordings": "recording"}
 
 SHORT_TEXTS = "short_texts.jsonl"
@@ -51,10 +49,10 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 
 
 def write_family(out: Path, evaluation: Evaluation) -> None:
-    """Write `family.json`, `sentences.jsonl` and a few samples for another family's report to `out`.
+    """Write `family.json`, `sentences.jsonl` and a few samples to `out` for the reports of different families.
 
-    `family.json` has `family`, `sentences` (count, and a hash of recordings and recogniser for comparability) and
-    `variants`. Samples are the recording and first variant of the first sentences.
+    `family.json` contains `family`, `sentences` (number, and a hash of recordings and recogniser to check
+    comparability) and `variants`. Samples are the recording and first variant of the first sentences.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)
@@ -127,7 +125,7 @@ def _timings(renderings: Renderings, index: int) -> Figures:
 
 
 def chosen(evaluation: Evaluation) -> list[int]:
-    """Return indices of the sample sentences: the first, then those with the highest word error rates over all
+    """Return the indices of sentences with samples: the first, then those with the highest word error rates over all
     variants, if transcribed."""
     words, first = np.array(evaluation.lengths), range(min(FIRST, len(evaluation.lengths)))
     if evaluation.known.not_run:
@@ -139,8 +137,8 @@ def chosen(evaluation: Evaluation) -> list[int]:
 
 
 def _write_short_texts(folder: Path, judged: Sequence[Judged]) -> None:
-    """Write `short_texts.jsonl` to an evaluation's folder: `by`, `kind`, `text`, `words`, `heard`, `faults` by type
-    and, for the worst of each variant, `sample` (WAV file)."""
+    """Write `short_texts.jsonl` to an evaluation's folder, with `by`, `kind`, `text`, `words`, `heard`, `faults` by
+    type and, for the worst of each variant, `sample` (WAV file)."""
     write_jsonl(folder / SHORT_TEXTS, (_short_row(each, name) for each, name in _named(folder, judged)))
 
 

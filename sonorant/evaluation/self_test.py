@@ -13,36 +13,35 @@ from sonorant.evaluation.recordings import score
 NOISE_CLIPS = 4
 REPEATED_CLIPS = 8
 NOISE_LEVEL = 0.1
-"""RMS of white noise, full scale 1."""
+"""RMS of the white noise; full scale is 1."""
 SILENCE = 1 / 32768
-"""One 16-bit step."""
+"""Peak below which a clip is silent: one 16-bit step."""
 LEAST_NOISE_WER = 90.0
-"""Minimum in percent."""
+"""Minimum word error rate in percent for noise."""
 LEAST_SHUFFLED_WER = 80.0
-"""Minimum in percent; different sentences share a few short words."""
+"""Minimum word error rate in percent for the wrong texts; sentences share a few short words."""
 MOST_OWN_OF_SHUFFLED = 0.5
-"""Maximum ratio of a recording's error rate on its own text to that on another."""
+"""Maximum ratio of the recordings' error rate on their own texts to that on the wrong texts."""
 LEAST_PLANTED_WER = 50.0
-"""Minimum in percent for one sentence."""
+"""Minimum word error rate in percent for a sentence replaced by silence or noise."""
 KNOWN_WITHIN = 5.0
-"""Tolerance in points for different processors."""
+"""Maximum difference in word error rate between processors, in percentage points."""
 
 
 def noise_clips(recordings: Sequence[Clip]) -> list[Clip]:
-    """Return white noise as long as the first recordings."""
     random = np.random.default_rng(0)
     shapes = [(clip.samples.shape, clip.rate) for clip in recordings[:NOISE_CLIPS]]
     return [Clip((random.standard_normal(shape) * NOISE_LEVEL).astype(np.float32), rate) for shape, rate in shapes]
 
 
 def planted_clips(clip: Clip) -> list[Clip]:
-    """Replace a rendering by silence and noise to simulate lost sound."""
+    """Return silence and noise as long as a rendering, to simulate lost sound."""
     return [Clip(np.zeros_like(clip.samples), clip.rate), *noise_clips([clip])]
 
 
 def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> Figures:
-    """Check that `planted_clips` yield no words for any kind; return the lowest error rate. `heard` are transcripts by
-    kind. Raises SonorantError naming the kind that failed."""
+    """Check that `planted_clips` have high word error rates; return the lowest. `heard` maps the replaced kinds of
+    sound to transcripts. Raises SonorantError naming the kind that failed."""
     found = {kind: score([reference] * len(texts), texts, normalizer).wer for kind, texts in heard.items()}
     for kind, wer in found.items():
         _at_least(LEAST_PLANTED_WER, wer, f"silence and noise in place of {kind} score")
@@ -78,10 +77,10 @@ def check_ears(
     repeated: Sequence[str],
     normalizer: Normalizer,
 ) -> Figures:
-    """Check that noise yields no words and recordings the same words again; return the error rates in percent.
+    """Check that noise yields no words and recordings the same words as before; return the error rates in percent.
 
-    `transcripts` are from `recognize_recordings`, `noise` of `noise_clips`, `repeated` of the first `REPEATED_CLIPS`
-    recordings. Raises SonorantError naming the failed check.
+    `transcripts` are from `recognize_recordings`, `noise` from `noise_clips`, `repeated` from the first
+    `REPEATED_CLIPS` recordings. Raises SonorantError naming the failed check.
     """
     in_noise = score(references[: len(noise)], noise, normalizer).wer
     _at_least(LEAST_NOISE_WER, in_noise, "white noise scores")

@@ -1,5 +1,3 @@
-"""Per-speaker figures of a multi-speaker voice."""
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,8 +17,8 @@ def trained_speakers(utterances: Iterable[Utterance]) -> list[str]:
 def by_speaker(words: JudgedWords, sound: JudgedSound, renderings: Renderings, trained: Iterable[str]) -> list[Figures]:
     """Return a row for each trained or evaluated speaker, with `speaker` and `sentences`.
 
-    With several speakers, rows also have `intelligibility`, `naturalness` and `decoding` over that speaker's sentences,
-    or null without any.
+    With several speakers, rows also have `intelligibility`, `naturalness` and `decoding` of that speaker's sentences,
+    or null if there are none.
     """
     names = sorted({*trained, *sound.speakers})
     rows = []

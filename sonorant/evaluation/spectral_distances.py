@@ -18,11 +18,10 @@ class Distance:
 
     pairs: int
     distortion: float
-    """Mel-cepstral distortion in dB."""
+    """Sum of the mel-cepstral distortion in dB."""
     log_mel: float
-    """Log-mel distance in dB."""
+    """Sum of the log-mel distance in dB."""
     voiced_pairs: int
-    """Number of pairs voiced in both sounds."""
     squared_cents: float
     voicing_errors: int
     """Number of pairs voiced in only one sound."""
@@ -31,10 +30,10 @@ class Distance:
 
 
 def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Distance:
-    """Compare along a path `i`, `j` (P,) of frame indices.
+    """Compare two sounds along an alignment path of frame indices `i`, `j` (P,).
 
     Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM
-    1993. Log-mel distance: RMS over the mel axis, with loudness.
+    1993. Log-mel distance: RMS over the mel axis, including loudness.
     """
     speech = theirs.level[j] >= theirs.level.max() - SPEECH_DB
     i, j = i[speech], j[speech]

@@ -1,5 +1,3 @@
-"""Transcribe all renderings, count word errors and run the recogniser's self-test."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +25,11 @@ from sonorant.evaluation.self_test import (
 @dataclass(frozen=True, kw_only=True)
 class JudgedWords:
     transcripts: dict[str, tuple[str, ...]]
-    """Transcripts by kind, one per sentence; empty if the recogniser did not run."""
+    """Transcripts of all sentences for recordings, copies and each variant; empty if the recogniser did not run."""
     counts: dict[str, ErrorCounts]
     figures: Figures
     tested: Figures
-    """Self-test results; `passed` is the reason if it did not run."""
+    """Self-test results; if the recogniser did not run, `passed` is the reason."""
 
 
 def judge_words(
@@ -100,7 +98,7 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
 
 
 def intelligibility(counts: dict[str, ErrorCounts], beside: Figures) -> Figures:
-    """Return error rates by kind, and paired differences from recordings and first variant."""
+    """Return error rates per kind of sound, and paired differences from recordings and first variant."""
     summaries = {kind: summarize(count) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():

@@ -15,9 +15,9 @@ from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, ans
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"
-"""Tag of the registered model with the pending move."""
+"""Tag of the registered model that holds a pending move."""
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
-"""Tags of both versions of a rollback: time, reason and the other version."""
+"""Tags of both versions in a rollback: time, reason and number of the other version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,9 @@ class Move:
     action: Literal["promote", "rollback"]
     champion: int
     previous: int | None
-    """Champion before the move, which becomes `previous`, or None."""
+    """Champion before the move, which becomes `previous`; None if there was none."""
     time: str
-    """UTC, ISO 8601."""
+    """UTC time in ISO 8601."""
     reason: str = ""
 
 
@@ -36,14 +36,13 @@ LOCK = DEFAULT_DATABASE.with_name("registry.lock")
 
 @contextmanager
 def registry() -> Iterator[Store]:
-    """Open the store and lock it for this folder. Other clones can write to the same MLflow, so callers check again
-    before writing. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
+    """Open the store and lock it for processes in this folder. Clones of the project may write to the same MLflow, so
+    callers check again before writing. Raises the errors of `answering`."""
     with answering("registry") as store, locked(LOCK):
         yield store
 
 
 def now() -> str:
-    """Return the UTC time, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -60,13 +59,12 @@ def read_aliases(store: Store, model: str) -> dict[str, int]:
 
 
 def begin(store: Store, model: str, move: Move) -> None:
-    """Move the aliases; record a rollback on both versions."""
     store.client.set_registered_model_tag(model, MOVE_TAG, json.dumps(dataclasses.asdict(move)))
     _carry_out(store, model, move)
 
 
 def finish(store: Store, model: str) -> Move | None:
-    """Complete an interrupted move and return it. The model must exist."""
+    """Complete an interrupted move, if any, and return it. The model must exist."""
     noted = store.client.get_registered_model(model).tags.get(MOVE_TAG)
     if not noted:
         return None
@@ -76,7 +74,6 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Move the aliases; idempotent."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
         gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"
@@ -137,7 +134,6 @@ def rollback(model: str, reason: str = "") -> RolledBack:
 
 
 def _reigning(store: Store, model: str) -> int | None:
-    """Return the champion before any interrupted move."""
     found = store.client.get_registered_model(model)
     if noted := found.tags.get(MOVE_TAG):
         return Move(**json.loads(noted)).previous

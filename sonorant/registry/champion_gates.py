@@ -25,17 +25,17 @@ from sonorant.speech.voice import Voice
 from sonorant.training.intervals import bootstrap, check_enough, rate
 
 ROUNDING = 0.001
-"""Tolerance in percentage points for rounded figures."""
+"""Tolerance in percentage points for rounded error rates."""
 HINT = "evaluate it on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 TIMED = 40
-"""Maximum number of timed sentences, spread over lengths."""
+"""Maximum number of timed sentences, spread evenly over their lengths."""
 ROUNDS = 5
 """Maximum number of timed rounds per sentence."""
 LONGEST, LEAST = 2.0, 2
-"""Seconds after which no further round starts, and the minimum number of rounds."""
+"""Seconds per sentence after which no further round starts, and the minimum number of rounds."""
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
 JUDGE = ("recognizer", "revision", "normalizer")
-"""Keys that must agree to compare word error rates."""
+"""Metrics that must be equal for word error rates to be comparable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Evidence:
     version: int
     metrics: Mapping[str, Any]
     sentences: tuple[Mapping[str, Any], ...]
-    """Rows of sentences.jsonl; may be empty."""
+    """Rows of `sentences.jsonl`; empty if the file is missing."""
     bundle: Bundle
 
     @property
@@ -55,7 +55,7 @@ class Evidence:
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
     def word_errors(self) -> Ints:
-        """Return the shipped variant's word errors per sentence (S,). Raises SonorantError if missing."""
+        """Return the shipped variant's word errors per sentence (S,). Raises SonorantError if they are missing."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
         except (KeyError, TypeError, ValueError):  # ValueError if it is "not run: ..."
@@ -126,7 +126,7 @@ def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
 
 
 def _check_consistent(version: Evidence) -> None:
-    """Raise SonorantError if figures and sentences disagree, as after a crash."""
+    """Raise SonorantError if metrics and sentences disagree, which happens after a crash."""
     try:
         figure = needed(version.metrics, "intelligibility", version.shipped.variant, "wer")
     except SonorantError as error:
@@ -185,8 +185,8 @@ def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
     """Return the latency of `challenger` relative to `champion`, from phoneme ids to samples, per sentence (S,).
 
-    Uses default variants and runtimes and one thread. The fastest round counts, because load only adds time. Raises
-    SonorantError if a voice cannot run here.
+    Each voice uses its default variant and runtime on one thread. The fastest round counts, because machine load only
+    adds time. Raises SonorantError if a voice cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
     places = np.unique(np.linspace(0, len(by_length) - 1, min(TIMED, len(by_length))).astype(int))

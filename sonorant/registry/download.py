@@ -1,4 +1,5 @@
-"""Download registered voices. Trained models are artifacts of a version's run, so serving does not download them."""
+"""Download registered voices. Trained models are stored as artifacts of the version's run, so serving does not download
+them."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ def point_mlflow_at(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> and return its folder below `out`.
+    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> and return its folder in `out`.
 
     Raises SonorantError for an unknown model, TrackingUnavailable if MLflow does not answer.
     """
@@ -38,8 +39,8 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Upload trained models by kind to a version's run, unless complete. The last file marks completion; a partial
-    upload restarts."""
+    """Upload trained models (`folders` by kind) that a version's run lacks or has only in part. The last file marks
+    completion."""
     for kind, folder in folders.items():
         present = {Path(file.path).name for file in store.client.list_artifacts(run_id, f"{FOLDER}/{kind}")}
         for name in FILES if FILES[-1] not in present else ():
@@ -47,7 +48,7 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
-    """Download the trained model of `kind` (such as acoustic or codec) and return its folder below `out`. Raises
+    """Download the trained model of `kind` (such as acoustic or codec) and return its folder in `out`. Raises
     SonorantError if the version has none, TrackingUnavailable if MLflow does not answer."""
     with answering(uri) as store:
         version = _version(store, uri)

@@ -1,4 +1,4 @@
-"""Look up figures in reports/metrics.json and the default variant of a bundle."""
+"""Look up values in reports/metrics.json, and the shipped variant of a bundle."""
 
 import math
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from sonorant.speech.bundle import Bundle
 BESIDE = ("recordings", "vocoder")
 """Entries of `intelligibility` and `naturalness` that are not variants."""
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "short_texts", "decoding", "size")
-"""Sections with an entry per variant; the others have one per candidate."""
+"""Sections of metrics.json with an entry per variant; other sections have one per candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
     runtime: str
-    """Key of `sonorant.speech.runtimes.RUNTIMES`."""
+    """Name of the runtime in `sonorant.speech.runtimes.RUNTIMES`."""
     variant: str
     bytes: int
 
@@ -27,7 +27,7 @@ class Shipped:
 
 
 def shipped(bundle: Bundle) -> Shipped:
-    """Return the choice of the stage `choose`, else the default variant with ONNX Runtime."""
+    """Return the variant and runtime chosen by the stage `choose`, or the default variant with ONNX Runtime."""
     choice, graphs = bundle.description.choice, bundle.description.graphs
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
@@ -35,7 +35,7 @@ def shipped(bundle: Bundle) -> Shipped:
 
 
 def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
-    """Raise SonorantError unless the figures belong to the graphs of the default variant."""
+    """Raise SonorantError unless `metrics` were measured on the graphs of the shipped variant."""
     variant = shipped(bundle).variant
     judged = entry(metrics, "size", variant, "sha256")
     if not isinstance(judged, Mapping):
@@ -46,7 +46,7 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
 
 
 def number(values: Any, *keys: str) -> float | None:
-    """Return the finite number at the path `keys`, or None."""
+    """Return the number at the path `keys`, or None if missing or not finite."""
     value = entry(values, *keys)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
@@ -54,7 +54,7 @@ def number(values: Any, *keys: str) -> float | None:
 
 
 def needed(values: Any, *keys: str) -> float:
-    """Return the finite number at the path `keys`. Raises SonorantError with the reason recorded in its place."""
+    """Return the number at the path `keys`. If it is missing, raises SonorantError with the reason recorded instead."""
     value = number(values, *keys)
     if value is not None:
         return value
@@ -64,7 +64,7 @@ def needed(values: Any, *keys: str) -> float:
 
 
 def estimate(values: Any, *keys: str) -> tuple[float, tuple[float, float]]:
-    """Return the number at the path `keys` with its interval `<last key>_ci95`. Raises as `needed`."""
+    """Return the number at the path `keys` and its 95 % interval. Raises SonorantError if either is missing."""
     value, bounds = needed(values, *keys), entry(values, *keys[:-1], f"{keys[-1]}_ci95")
     low, high = (number(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else (None, None)
     if low is None or high is None:

@@ -1,7 +1,7 @@
 """Promotion gates that need no champion: statistical tests of non-inferiority.
 
-A gate passes if the worse end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). It fails if
-sentences are too few (`LEAST` of `sonorant.training.intervals`) or figures are missing, except optional ones.
+A gate passes if the worse end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). It fails if there
+are fewer than `LEAST` sentences (`sonorant.training.intervals`) or a metric that is not optional is missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ from sonorant.training.intervals import check_enough
 
 RESAMPLES = 2000
 OPTIONAL = ("dnsmos_below_recordings", "speaker_below_recordings")
-"""Naturalness figures of optional packages, ignored if not installed."""
+"""Naturalness metrics of optional packages; ignored if those are not installed."""
 TOO_FEW = "hold out more sentences of each speaker (prepare.test, recognizer.sentences)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     name: str
-    """Name of the limit's setting without `max_`."""
+    """Name of the setting with the limit, without `max_`."""
     passed: bool
     reason: str
     value: float | None = None
@@ -45,7 +45,7 @@ def check(name: str, judge: Callable[..., Gate], *given: Any, failure: str = "no
 
 
 def judge_alone(metrics: Any, description: VoiceDescription, candidate: str, config: PromoteConfig) -> tuple[Gate, ...]:
-    """Check this module's gates for the candidate `<runtime>/<variant>` in `metrics`."""
+    """Check the gates that need no champion for the candidate `<runtime>/<variant>`."""
     family, variant = description.family, candidate.split("/", 1)[1]
     naturalness = config.naturalness_below_recordings[family]
     short, sentences = config.max_faulty_short_texts[family], config.max_faulty_sentences[family]
@@ -71,7 +71,7 @@ def judge_alone(metrics: Any, description: VoiceDescription, candidate: str, con
 
 
 def points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
-    """Judge a paired difference; lower is better."""
+    """Pass a paired difference if the upper end of its interval `bounds` is at most `limit`."""
     low, high = bounds
     reason = (
         f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; "
@@ -81,14 +81,12 @@ def points(name: str, text: str, value: float, bounds: tuple[float, float], limi
 
 
 def finding(low: float, high: float, equal: float) -> str:
-    """Compare an interval with `equal`; lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"
 
 
 def _words(metrics: Any, variant: str, limit: float) -> Gate:
-    """Check the word error rate above the recordings'. `metrics` are the voice's or one speaker's."""
     heard = entry(metrics, "intelligibility", variant)
     (wer, (low, high)), (above, paired) = estimate(heard, "wer"), estimate(heard, "above_recordings", "wer")
     recordings = needed(metrics, "intelligibility", "recordings", "wer")
@@ -98,7 +96,6 @@ def _words(metrics: Any, variant: str, limit: float) -> Gate:
 
 
 def _naturalness(metrics: Any, variant: str, limits: NaturalnessLimits) -> Gate:
-    """Check that each figure's whole 95 % interval is within its range. `metrics` are as in `_words`."""
     figures = entry(metrics, "naturalness", variant)
     within: list[str] = []
     beyond: list[str] = []
@@ -168,8 +165,8 @@ def _fraction(name: str, text: str, value: float, bounds: tuple[float, float], l
 
 
 def _every_speaker(name: str, rows: Mapping[str, Any], judge: Callable[..., Gate], variant: str, limit: Any) -> Gate:
-    """Fail if any speaker fails; name these or the speaker closest to the limit. Few sentences per speaker make
-    intervals wide, so limits are wide too: they catch babbling, which the mean hides."""
+    """Fail if any speaker fails; name the failed speakers, or the one closest to the limit. With few sentences per
+    speaker, intervals are wide, so limits are too: they catch babbling, which the mean hides."""
     judged = {speaker: check(name, judge, row, variant, limit) for speaker, row in rows.items()}
     nearest, worst = max(
         judged.items(), key=lambda found: (not found[1].passed, found[1].interval[1] if found[1].interval else 0.0)

@@ -36,13 +36,13 @@ class Verdict:
     version: int
     gates: tuple[Gate, ...]
     champion: int | None
-    """Former champion if another version, else None."""
+    """Former champion; None if there was none or it is this version."""
     reigning: bool
-    """Whether the version is already `champion`; then nothing moves."""
+    """Whether the version is already `champion`, so that no alias moves."""
     without_champion: str
-    """Reason for skipping the comparison; empty if compared."""
+    """Reason for skipping the comparison with the champion; empty if compared."""
     time: str
-    """UTC, ISO 8601."""
+    """UTC time in ISO 8601."""
 
     @property
     def passed(self) -> bool:
@@ -77,10 +77,10 @@ class Verdict:
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Check the gates for a version (None = alias `challenger`), promote it if they pass, and record the verdict.
+    """Check the gates for a version (None means alias `challenger`), promote it if they pass, and record the verdict.
 
     `without_champion` is the reason for skipping the comparison; `again` accepts a version that was rolled back. The
-    champion is checked only by the gates without comparison and keeps the verdict of its promotion. Raises
+    reigning champion is checked only by the gates without comparison, and keeps the verdict of its promotion. Raises
     SonorantError for an unknown version, TrackingUnavailable if MLflow does not answer or the champion moved.
     """
     with registry() as store:
@@ -144,7 +144,6 @@ def _never_again(chosen: Any) -> tuple[Gate, ...]:
 
 
 def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
-    """Record the verdict as version tags and, in full, as an artifact of the run."""
     tags = {f"{GATE_TAG}{gate.name}": gate.says() for gate in verdict.gates}
     tags[VERDICT_TAG] = f"{verdict.time} {verdict.outcome()}"
     if verdict.without_champion:
@@ -158,8 +157,8 @@ def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
 
 
 def _check_unmoved(store: Store, verdict: Verdict) -> None:
-    """Tag the version and raise TrackingUnavailable if another clone moved `champion`. The lock covers only this
-    folder."""
+    """Raise TrackingUnavailable, and tag the version, if another clone of the project moved `champion`. The lock covers
+    only this folder."""
     best = read_aliases(store, verdict.name).get(BEST)
     if best == verdict.champion:
         return

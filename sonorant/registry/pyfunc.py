@@ -1,4 +1,4 @@
-"""MLflow model (models from code): text in, speech out. Executed by MLflow, never imported."""
+"""MLflow model that converts text to speech. MLflow executes this file (models from code); nothing imports it."""
 
 import base64
 import io
@@ -28,13 +28,13 @@ class SpokenVoice(PythonModel):
         self.voice = Voice.load(Path(context.artifacts["bundle"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Speak a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as fast), `pitch`
-        (semitones) and `energy` (dB), as `Voice.say`. Texts may contain marks or be SSML.
+        """Speak each row of a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as
+        fast), `pitch` (semitones) and `energy` (dB), as in `Voice.say`. Texts may contain markup or be SSML.
 
-        Return a row for each: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON: `words`
-        as in `sonorant say --timings`, or `not_run`), `warning` (sentences with a bad `FinishReason`), `error` (one
-        line; without audio). Family codec_lm supports only speed 1. Raises MlflowException (HTTP 400) if no row can be
-        spoken or the table exceeds a request's limit.
+        Returns a row per text: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON:
+        `words` as in `sonorant say --timings`, or `not_run`), `warning` (sentences with a bad `FinishReason`), `error`
+        (one line; no audio). The family codec_lm supports only speed 1. Raises MlflowException (HTTP 400) if no row can
+        be spoken or the table exceeds the limit per request.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)

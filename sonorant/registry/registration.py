@@ -1,5 +1,3 @@
-"""Register a voice bundle as a model version, with figures and report."""
-
 import dataclasses
 import importlib.metadata
 import shutil
@@ -43,9 +41,9 @@ class Registered:
     name: str
     version: int
     run_id: str
-    """MLflow run with the report; child runs have the variants' figures."""
+    """MLflow run with the report; its child runs have the variants' metrics."""
     new: bool
-    """Whether the bundle was not registered before."""
+    """Whether the bundle was registered for the first time."""
     without: tuple[str, ...]
     """Missing kinds of trained models, which fine-tuning requires."""
 
@@ -64,14 +62,15 @@ def register(
     execution: str | None = None,
     trained: Mapping[str, Path] | None = None,
 ) -> Registered:
-    """Register the voice bundle, or find the version with the same content, and update its figures.
+    """Register the voice bundle, or find the version with the same content, and update its metrics.
 
-    Measurements are not content, so a voice that is measured again keeps its version. The newest version becomes
-    `challenger`.
+    Measurements are not part of the content, so a voice that is measured again keeps its version. The newest version
+    becomes `challenger`.
 
-    `metrics` is the content of reports/metrics.json. The folder `report` has the page and, in `evaluation`, the
-    evaluated sentences; it may be absent. `origin` are tags. `trained` are folders by kind, uploaded if the bundle was
-    exported from them. Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
+    `metrics` are the contents of reports/metrics.json. The folder `report` contains the page and, in `evaluation`, the
+    evaluated sentences; it may be absent. `origin` are tags. `trained` maps kinds to folders, which are uploaded if the
+    bundle was exported from them. Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not
+    answer.
     """
     read_bundle(bundle).check_files()
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +92,6 @@ def register(
 
 
 def _version(store: Store, model: str, voice: Bundle, spec: RunSpec) -> tuple[Any, bool]:
-    """Return the version and whether it is new."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -142,8 +140,8 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
 
 def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
-    """Tag the version; log the shipped variant's figures on its run and every variant's on a child run. MLflow
-    attaches a run's metrics to all its models, so each variant needs its own run."""
+    """Tag the version; log the shipped variant's metrics on its run and every variant's on a child run, because MLflow
+    attaches a run's metrics to all models of the run."""
     default = shipped(voice)
     for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
         store.client.set_model_version_tag(version.name, str(version.version), key, value)
@@ -195,7 +193,7 @@ HASH_TAG = "bundle_sha256"
 
 
 def content_of(voice: Bundle) -> str:
-    """Return the hash of the bundle without its measurements."""
+    """Return the hash of the bundle's contents, excluding measurements."""
     choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
     return content_hash(dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice)))
 

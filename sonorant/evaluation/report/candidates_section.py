@@ -1,5 +1,3 @@
-"""First screen, table of all candidates and their parity checks."""
-
 from typing import NamedTuple
 
 from sonorant.evaluation.recordings import RECORDINGS
@@ -13,7 +11,7 @@ class Fact(NamedTuple):
     name: str
     value: str
     interval: str
-    """95 % interval, or unit; may be empty."""
+    """95 % interval or unit; may be empty."""
     beside: str
 
 
@@ -29,7 +27,6 @@ def shipped(choice: Document) -> str:
 
 
 def headline(choice: Document, metrics: Document) -> Headline:
-    """Summarize the shipped candidate's word error rate, naturalness, speed and size."""
     variant, size = choice["variant"].text(), metrics["size"]
     [row] = [row for row in choice["table"].rows() if row["candidate"].text() == shipped(choice)]
     delay, rtf, speedup = (row.figure(key, form=form) or "–" for key, form in TIMES.items())
@@ -65,7 +62,6 @@ def candidates(choice: Document) -> Section:
 
 
 def parity(found: Document) -> Section:
-    """Show each candidate's deviation from torch, and failures."""
     compared = [graphs for _, checked in found.measured() if (graphs := checked.get("graphs"))]
     names = list(dict.fromkeys(graph for graphs in compared for graph, _ in graphs.items()))
     head = [*(f"{graph}: difference (allowed)" for graph in names), "log-mel distance, dB"]
@@ -113,7 +109,6 @@ def _verdict(row: Document) -> Badge:
 
 
 def _difference(checked: Document, graph: str) -> Cell:
-    """Format as `6.8e-06 (1e-03)`."""
     difference, tolerance = (
         checked.figure("graphs", graph, key, form=form) for key, form in (("max_abs_diff", ".1e"), ("tolerance", ".0e"))
     )
@@ -128,7 +123,6 @@ def _farthest(checked: Document) -> Cell:
 
 
 def _same_tokens(found: Document | None) -> Cell:
-    """Format as `99.76 % of 408`."""
     if found is None or found.not_run:
         return found.not_run if found else None
     return f"{100 * found['share'].number():.2f} % of {found['decisions'].number():.0f}"

@@ -1,4 +1,4 @@
-"""JSON reports of the stages. Every error names the file and the key."""
+"""Read JSON reports of the stages. Every error names the file and the key."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AGAIN = "run the stage that writes the file again"
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON value with its file and dotted key. Reading a missing value or one of another type raises SonorantError.
+    """A JSON value with its file and dotted key. Reading a missing value or one of the wrong type raises SonorantError.
 
-    A figure that was not measured is a string with the reason.
+    A metric that was not measured is a string with the reason.
     """
 
     value: Any
@@ -48,7 +48,6 @@ class Document:
         return None if value is None else self._below(key, value)
 
     def items(self) -> list[tuple[str, Document]]:
-        """Return keys and values in file order, without nulls."""
         found = self._of_kind(dict, "an object").items()
         return [(key, self._below(key, value)) for key, value in found if value is not None]
 
@@ -71,12 +70,13 @@ class Document:
         return bool(self._of_kind(bool, "true or false"))
 
     def figure(self, *path: str, form: str = ".0f") -> str | None:
-        """Return the formatted number at a path, the reason in its place, or None."""
+        """Return the formatted number at a path, the reason why it is missing, or None."""
         found = self._at(path)
         return None if found is None else found.not_run or f"{found.number():{form}}"
 
     def estimate(self, *path: str, form: str = ".1f", scale: float = 1.0) -> str | None:
-        """Return `figure` times `scale` with the interval `<last key>_ci95`, if any: `12.3 [9.9, 15.2]`."""
+        """Return the formatted number at a path times `scale`, with the interval `<last key>_ci95`, if any: `12.3 [9.9,
+        15.2]`."""
         found, bounds = self._at(path), self._at((*path[:-1], f"{path[-1]}_ci95"))
         if found is None or found.not_run:
             return None if found is None else found.not_run
@@ -89,13 +89,13 @@ class Document:
         return ChartRow(name=name, value=scale * self[key].number(), low=low, high=high, said=said, strong=strong)
 
     def megabytes(self, *path: str) -> str | None:
-        """Return the bytes at a path in MB (10^6), or None."""
+        """Return the number of bytes at a path in MB (10^6), or None."""
         found = self._at(path)
         return None if found is None else f"{found.number() / 1e6:.2f} MB"
 
     @property
     def not_run(self) -> str | None:
-        """The reason in place of figures ("not run: <why>"), or None."""
+        """Reason why metrics are missing ("not run: <why>"), or None."""
         return self.value if isinstance(self.value, str) else None
 
     def _at(self, path: Iterable[str]) -> Document | None:
@@ -121,6 +121,6 @@ def label(kind: str) -> str:
 
 
 def ordered(kinds: Iterable[str]) -> list[str]:
-    """Return recordings, copies, then variants in their order."""
+    """Sort kinds of sound: recordings, copies, then variants in the order given."""
     found = list(kinds)
     return [kind for kind in LABELS if kind in found] + [kind for kind in found if kind not in LABELS]

@@ -1,5 +1,3 @@
-"""Compare model families on the same sentences: figures and players."""
-
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -27,15 +25,15 @@ class JudgedFamily:
         return self.figures["variants"].items()[0][0]
 
     def word_errors(self, variant: str) -> tuple[Ints, Ints]:
-        """Return word errors and words per sentence (S,)."""
         rows = Document.read_lines(self.folder / FILE)
         wrong = [round(row["word_errors"][variant].number()) for row in rows]
         return np.array(wrong), np.array([round(row["words"].number()) for row in rows])
 
 
 def families(folder: Path, own: str, presentation: Presentation) -> Section:
-    """Show figures and players of all families evaluated on the sentences of `own`, and commands for missing families.
-    `folder` has a subfolder per family from the stage evaluate. Raises SonorantError naming a damaged file and key."""
+    """Show metrics and players of all families evaluated on the sentences of `own`, and commands to evaluate missing
+    families. `folder` has a subfolder per family from the stage evaluate. Raises SonorantError naming a damaged file
+    and key."""
     judged, missing = _judged(folder, own)
     baseline = judged[own]
     rows = [row for name, found in judged.items() for row in _rows(name, found, baseline if name != own else None)]
@@ -91,7 +89,6 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
 
 
 def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
-    """Return the paired WER difference from the baseline's first variant, or the reason for none."""
     if why := judged.figures["variants"][variant]["intelligibility"].not_run:
         return why
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
@@ -100,7 +97,6 @@ def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
 
 
 def _sentences(judged: dict[str, JudgedFamily]) -> list[Sentence]:
-    """Return sentences with samples of every family: the recording and each family's first variant."""
     by_family = [
         {each.id: each for each in read_sentences(found.folder, {RECORDINGS: RECORDINGS, found.first: name})}
         for name, found in judged.items()

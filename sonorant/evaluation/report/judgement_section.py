@@ -1,5 +1,3 @@
-"""Sections on word errors, naturalness, distances and runaways."""
-
 from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.evaluation.report.document import Document, label, ordered
 from sonorant.pages.blocks import Cell, Fold, Part, Section, Table
@@ -12,7 +10,7 @@ DISTANCES = {
     "duration ratio": (("duration_ratio",), ".3f"),
     "DNSMOS": (("dnsmos", "ovrl"), ".2f"),
 }
-"""Key path and format by title."""
+"""Key path and number format of each column."""
 
 
 def intelligibility(metrics: Document, shipped: str) -> Section:
@@ -53,7 +51,7 @@ def distances(metrics: Document) -> Section:
 
 
 def decoding(metrics: Document) -> list[Section]:
-    """Return the section, or nothing for non-autoregressive voices."""
+    """Return the section on decoding, or nothing for voices that are not autoregressive."""
     codec, decoded = metrics.get("codec"), metrics.get("decoding")
     if codec is None or decoded is None:
         return []

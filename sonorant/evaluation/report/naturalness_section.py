@@ -1,5 +1,3 @@
-"""Section on naturalness relative to the recordings, and pitch curves."""
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -31,14 +29,14 @@ FIGURES = {
     "noise_floor_db": ("noise in pauses, dB above", "+.1f", "0 or less; above: hiss or hum in pauses"),
     "treble_db": ("power above 4 kHz, dB above", "+.1f", "0; below: muffled, above: sharp"),
 }  # fmt: skip
-"""Title, format and explanation by key."""
+"""Title, number format and explanation of each metric."""
 MEANING = "like the recordings"
 SHORT = {RECORDINGS: "recording", VOCODER: "copy"}
 CURVES = 3
 
 
 def beside_recordings(metrics: Document, shipped: str) -> list[Section]:
-    """Compare with the recordings; empty without figures."""
+    """Compare copies and variants with the recordings; empty if nothing was measured."""
     measured = dict(metrics["naturalness"].measured())
     kinds = [kind for kind in ordered(measured) if any(measured[kind].get(f"{key}_ci95") for key in FIGURES)]
     if not kinds:
@@ -68,7 +66,7 @@ def _table(measured: Mapping[str, Document], kinds: list[str], meaning: bool) ->
 
 
 def pitch_curves(sounds: Mapping[str, Floats], rate: int) -> Chart | None:
-    """Draw the pitch of samples (S,) over time by kind; return None if unvoiced."""
+    """Draw the pitch of sounds (S,) over time; return None if all are unvoiced."""
     drawn = list(sounds.items())[:CURVES]
     curves = [ChartLine(name=SHORT.get(kind, kind), points=_pitch(sound, rate)) for kind, sound in drawn]
     if all(np.isnan(hertz) for curve in curves for _, hertz in curve.points):

@@ -1,5 +1,3 @@
-"""Sections on training curves, corpus and lineage."""
-
 import csv
 import math
 from collections.abc import Mapping
@@ -12,14 +10,14 @@ from sonorant.pages.charts import Chart, ChartLine, Charts, lines
 
 CURVES = {"train/loss": "training", "validation/loss": "validation"}
 PROCESSES = "train/loss_by_rank/rank"
-"""Prefix of per-process loss columns."""
+"""Prefix of columns with the loss of each process."""
 SHOWN = 8
 SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate, Hz"}
 AGAIN = "run the stage that trains the model again"
 
 
 def training(models: Mapping[str, Document]) -> Section:
-    """Show loss curves of models and names of pretrained ones. `models` maps names to model.json."""
+    """Show loss curves of trained models and names of pretrained ones. `models` maps names to model.json."""
     charts, notes = [], []
     for name, model in models.items():
         taken = model.get("pretrained")
@@ -67,7 +65,7 @@ def corpus(summary: Document, audit: Document) -> Section:
 
 
 def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: Document) -> Section:
-    """Show the lineage. `models` maps names to model.json, `hashes` paths to DVC hashes."""
+    """Show the origin of models. `models` maps names to model.json, `hashes` paths to DVC hashes."""
     environment = metrics["environment"]
     machine = [[name, str(value.value)] for name, value in environment.items() if name != "packages"]
     packages = [[name, version.text()] for name, version in environment["packages"].items()]
@@ -94,8 +92,6 @@ def _trained(name: str, description: Document) -> list[Cell]:
 
 
 def _loss(title: str, file: Path) -> list[Chart]:
-    """Draw training and validation loss, and loss by process. Raises SonorantError naming the file if a column is
-    missing."""
     rows = _rows(file)
     curves = [ChartLine(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
     if not any(curve.points for curve in curves):

@@ -1,5 +1,3 @@
-"""Audio players with mel spectrogram and transcript."""
-
 import base64
 import io
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +17,7 @@ from sonorant.pages.blocks import Block
 from sonorant.pages.charts import Chart
 
 QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
-"""Colour scale, natural log of magnitude; the same in all pictures."""
+"""Range of the colour scale in natural log of magnitude; the same in all pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +27,14 @@ class Player:
     errors: str
     heard: Sequence[Words]
     sound: str
-    """FLAC as data URL."""
+    """FLAC file as a data URL."""
     picture: str
-    """PNG as data URL."""
+    """PNG file as a data URL."""
     shown: str
     times: Sequence[Timed] | str = ()
-    """Word times, or the reason for none."""
+    """Word times, or why there are none."""
     width: float
-    """Width in percent of the card, with one time scale per sentence."""
+    """Width in percent of the card; all players of a sentence have one time scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class Article(Block):
     players: Sequence[Player]
     folded: Sequence[Player]
     melodies: Sequence[Chart] = ()
-    """Pitch curves of the unfolded players."""
+    """Pitch curves of the players that are not folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,7 @@ class Presentation:
     shipped: str
 
     def article(self, sentence: Sentence, first: Collection[str] | None = None) -> Article:
-        """Create an article, folding players of kinds not in `first`. None folds nothing."""
+        """Create a sentence's players, folding kinds of sound not in `first`. None folds nothing."""
         sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
         longest = max(len(sound) for sound in sounds.values())
         shown = {kind: sound for kind, sound in sounds.items() if first is None or kind in first}
@@ -93,7 +91,6 @@ def _address(kind: str, data: bytes) -> str:
 
 
 def _flac(sound: Floats, rate: int) -> bytes:
-    """Encode as 16-bit FLAC: lossless, half the size of WAV."""
     buffer = io.BytesIO()
     integers = np.clip(np.rint(sound.astype(np.float64) * 32768), -32768, 32767).astype(np.int16)
     soundfile.write(buffer, integers, rate, format="FLAC", subtype="PCM_16")

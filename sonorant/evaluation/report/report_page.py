@@ -1,5 +1,3 @@
-"""Assemble the report: one self-contained HTML file."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +28,7 @@ OPEN = 3
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
     sentences: int = 6
-    """Maximum number of sentences with players, the worst first."""
+    """Maximum number of sentences with audio players, starting with the worst."""
 
     def __post_init__(self) -> None:
         if self.sentences < 1:

@@ -1,5 +1,3 @@
-"""Evaluated sentences with samples, transcripts and marked errors."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,19 +17,18 @@ FILE = "sentences.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """One sentence with samples. Kinds are variants, recordings and copies."""
+    """Sentence with samples of each kind of sound: recording, copy and variants."""
 
     id: str
     reference: str
     words: int
     heard: dict[str, str]
-    """Transcript by kind."""
+    """Transcripts of the recording, copy and variants."""
     errors: dict[str, int | None]
-    """Word errors by kind; None without a recogniser, with the reason in `heard`."""
+    """Word errors per kind of sound; None if no recogniser ran, with the reason in `heard`."""
     samples: dict[str, Path]
-    """WAV file by kind."""
     times: dict[str, list[Timed] | str] = field(default_factory=dict)
-    """Word times by kind, or the reason for none."""
+    """Word times per kind of sound, or why there are none."""
 
     def error_rate(self, kind: str) -> float:
         """Return the word error rate in percent; 0 if not transcribed."""
@@ -43,7 +40,7 @@ class Words(NamedTuple):
 
     text: str
     tag: str = ""
-    """`mark` for wrong words, `del` for missing ones, or empty."""
+    """`mark` for wrong and extra words, `del` for missing ones, or empty."""
     why: str = ""
 
 
@@ -54,8 +51,8 @@ class Timed(NamedTuple):
 
 
 def read_sentences(folder: Path, names: Mapping[str, str] | None = None) -> list[Sentence]:
-    """Read sentences with samples, of the kinds in `names` (renamed) or of all (None). Raises SonorantError naming file
-    and row or key."""
+    """Read sentences with samples. `names` selects and renames kinds of sound; None means all. Raises SonorantError
+    naming file and row or key."""
     sentences = [
         _sentence(folder, row, index, names)
         for index, row in enumerate(Document.read_lines(folder / FILE))

@@ -1,5 +1,3 @@
-"""Section on skipped, repeated and babbled words."""
-
 from pathlib import Path
 
 from sonorant.errors import SonorantError
@@ -21,7 +19,7 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def short_texts(metrics: Document, evaluation: Path, presentation: Presentation) -> Section:
-    """Show faults of the shipped variant by kind, with players of the worst."""
+    """Show the shipped variant's faults for each kind of text, with players of the worst."""
     found = metrics["short_texts"]
     ours, parts = found[presentation.shipped], list[Part]()
     if ours.not_run:

@@ -1,5 +1,3 @@
-"""Section on a multi-speaker voice, by speaker."""
-
 from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.evaluation.report.document import Document, label
 from sonorant.evaluation.report.naturalness_section import FIGURES
@@ -14,7 +12,6 @@ NOTE = (
 
 
 def by_speaker(metrics: Document, shipped: str) -> list[Section]:
-    """Show figures by speaker; empty for a single speaker."""
     found = metrics.get("speakers")
     rows = {row["speaker"].text(): row for row in found.rows()} if found else {}
     if len(rows) < 2:
@@ -61,7 +58,6 @@ def _confusion(confusion: Document, shipped: str) -> list[Part]:
 
 
 def _matrix(caption: str, found: Document) -> Table:
-    """Tabulate intended (rows) and recognised speakers (columns)."""
     rows = found.rows()
     heard_as = list(dict.fromkeys(name for row in rows for name, _ in row["as"].items()))
     cells: list[list[Cell]] = [

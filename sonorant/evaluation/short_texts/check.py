@@ -1,5 +1,3 @@
-"""Check one voice for word faults, without a corpus."""
-
 import dataclasses
 from pathlib import Path
 
@@ -15,7 +13,8 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) -> Figures:
-    """Return `{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
+    """Check short texts and generated sentences; return `{listener, seed, kinds: {kind: summary}, faulty: [{kind, text,
+    heard, faults}]}`, worst first.
 
     `variant` None means the bundle's default. Raises SonorantError if the bundle or variant is missing, `sentences` is
     below 1, or the language is not supported.

@@ -1,4 +1,4 @@
-"""English short texts by kind, and a sentence grammar. Written for this project."""
+"""English short texts and patterns for sentences. Written for this project."""
 
 import re
 
@@ -8,7 +8,6 @@ def _words(texts: str) -> list[str]:
 
 
 def _phrases(texts: str) -> list[str]:
-    """Split `texts` at vertical bars and newlines."""
     return re.split(r"\s*[|\n]\s*", texts.strip())
 
 

@@ -1,5 +1,3 @@
-"""Compare the words of a text with a transcript, and count faults."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,15 +8,14 @@ from sonorant.evaluation.short_texts.listener import Said
 from sonorant.training.intervals import wilson_interval
 
 LEAST_BABBLE = 0.18
-"""Minimum seconds of consecutive phones; shorter runs are breaths or word endings."""
+"""Minimum duration of babble in seconds; shorter runs of phones are breaths or word endings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
     skipped: tuple[str, ...] = ()
-    """Words missing without other speech in their place."""
+    """Missing words that no other speech replaces."""
     repeated: tuple[str, ...] = ()
-    """Words said again."""
     babbled: tuple[str, ...] = ()
     """Words replaced by other speech."""
     extra: int = 0
@@ -55,7 +52,6 @@ def find_faults(words: Sequence[str], said: Sequence[Said]) -> Faults:
 
 
 def _places(words: Sequence[str], heard: Sequence[str]) -> list[int | None]:
-    """Return the index in the text of each transcribed word; None for extra words."""
     places: list[int | None] = [None] * len(heard)
     for block in Levenshtein.editops(words, heard).as_matching_blocks():
         places[block.b : block.b + block.size] = range(block.a, block.a + block.size)
@@ -76,8 +72,8 @@ def transcript(said: Sequence[Said]) -> str:
 
 
 def summarize(found: Sequence[Faults]) -> Figures:
-    """Return `{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault,
-    Wilson interval, faults by type."""
+    """Return `{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: numbers of texts,
+    faulty texts and faults; the rate has a Wilson interval."""
     texts, faulty = len(found), sum(map(bool, found))
     return {
         "texts": texts,

@@ -1,5 +1,3 @@
-"""Speak, check and summarise short texts and sentences."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +37,7 @@ class Judged:
 @dataclass(frozen=True, kw_only=True)
 class ShortTexts:
     figures: Figures
-    """Section `short_texts` of `metrics.json`: a summary per kind for recordings and each variant."""
+    """Section `short_texts` of `metrics.json`: a summary per kind of text for recordings and each variant."""
     judged: tuple[Judged, ...]
 
 
@@ -85,7 +83,7 @@ def judge_short_texts(
 
 
 def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, str, Clip]]:
-    """Return text, spoken words and sound of each, alternating speakers. NaN becomes silence."""
+    """Return each text with its spoken words and its sound, alternating speakers. NaN becomes silence."""
     spoken = [voice.frontend.speak(text.text) for text in texts]
     tokens = [voice.symbols.to_tokens(each.phonemes).astype(np.int64) for each in spoken]
     speakers = [number % len(voice.speakers) for number in range(len(texts))]
@@ -95,7 +93,7 @@ def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, s
 
 
 def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Judged]:
-    """Check texts, given as (speaker or variant, text, words, sound)."""
+    """Check sounds, given as (recordings or variant, text, spoken words, sound)."""
     words = [tuple(plain_words(spoken)) for _, _, spoken, _ in said]
     heard = listen([clip for *_, clip in said], words, language)
     return [
@@ -113,7 +111,8 @@ def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Ju
 
 
 def summarize_kinds(judged: Sequence[Judged]) -> Figures:
-    """Summarize each kind and all short texts (`SHORT`); sentences also get faulty ones per thousand."""
+    """Summarise each kind of text and all short texts (`SHORT`); include the number of faulty sentences per
+    thousand."""
     kinds: dict[str, list[Faults]] = {}
     for each in judged:
         kinds.setdefault(each.kind, []).append(each.faults)
@@ -130,8 +129,8 @@ def summarize_kinds(judged: Sequence[Judged]) -> Figures:
 def cut_words(
     utterances: Sequence[Utterance], corpus: Path, audited: Path, language: str, count: int
 ) -> list[tuple[str, Clip]] | str:
-    """Cut up to `count` texts of one to three words with their sound by the word times of `audit.jsonl` in `audited`,
-    or return `not run: <why>`. Takes the clearest cuts, at most one per utterance."""
+    """Cut up to `count` clips of one to three words out of recordings, using the word times in `audit.jsonl` of the
+    folder `audited`, or return `not run: <why>`. Takes the clearest cuts, only one per utterance."""
     file = audited / "audit.jsonl"
     rows = {row.id: row for row in read_audit(file)} if file.exists() else {}
     if not any(row.words for row in rows.values()):

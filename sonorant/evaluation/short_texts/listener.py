@@ -22,27 +22,27 @@ from sonorant.errors import SonorantError
 from sonorant.processes import spread
 
 SKIP, AGAIN, PHONE, SILENCE = 1e-6, 1e-6, 1e-5, 0.1
-"""Transition probabilities of a skipped word, going back, a babbled phone and silence."""
+"""Transition probabilities of skipping a word, going back, a babbled phone and silence."""
 BEAM = 1e-20
-"""Wider beams find the same faults and take a quarter longer."""
+"""Beam width; wider beams find the same faults and take a quarter longer."""
 BACK = 3
 _FRAME = 0.01  # seconds
 _SILENCES = ("<sil>", "<s>", "</s>", "[NOISE]", "[SPEECH]")
 REVISION = f"pocketsphinx {version('pocketsphinx')}, en-us, grammar 1"
-"""Increase the number when results for the same sound change."""
+"""Increase the grammar number when results for the same sound change."""
 
 
 @dataclass(frozen=True)
 class Said:
     word: str | None
-    """None for a babbled phone."""
+    """Recognised word; None for a babbled phone."""
     start: float
     """Start in seconds."""
     end: float
 
 
 def not_heard(language: str) -> str | None:
-    """Return `not run: <why>` for unsupported languages, else None."""
+    """Return `not run: <why>` if the language is not supported, else None."""
     if language.split("-")[0] == "en":
         return None
     return f"not run: the word checker (pocketsphinx) supports English only, not '{language}'"
@@ -69,8 +69,8 @@ class Listener:
             )
 
     def hear(self, words: Sequence[str], samples: Floats, rate: int) -> list[Said]:
-        """Return words and babble, without silence, in samples (S,) in -1..1 at `rate` Hz, where the lower-case `words`
-        are expected. Raises SonorantError if a word cannot be pronounced."""
+        """Find the expected lower-case `words` and babble in samples (S,) in -1..1 at `rate` Hz, omitting silence.
+        Raises SonorantError if a word cannot be pronounced."""
         mono = np.ascontiguousarray(samples, dtype=np.float32)
         heard = mono if rate == RATE or not len(mono) else resample(mono, rate, RATE)
         integers = (np.clip(heard, -1.0, 1.0) * 32767.0).astype(np.int16)
@@ -109,7 +109,6 @@ _listener: Listener | None = None
 def listen(
     clips: Sequence[Clip], texts: Sequence[Sequence[str]], language: str, *, processes: int | None = None
 ) -> list[list[Said]]:
-    """Check each clip against its words, one process per core."""
     work = list(zip(clips, texts, strict=True))
     return spread(
         _hear, work, label="listen for words", unit="clip", processes=processes, prepare=_load, arguments=(language,)

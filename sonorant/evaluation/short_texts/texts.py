@@ -1,5 +1,3 @@
-"""Test texts by language: short ones by kind, and generated sentences."""
-
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +8,7 @@ from sonorant.evaluation.short_texts import english
 SENTENCES = "sentences"
 SHORT = "short"
 CUT_WORDS, HELD_OUT = "cut_words", "held_out"
-"""Kinds that recordings also have: cut-out words and evaluated sentences."""
+"""Kinds of text also checked on recordings: cut-out words and evaluated sentences."""
 SEED = 1
 _SLOT = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeio])")
@@ -33,7 +31,7 @@ class Suite:
         return [Text(kind, text) for kind, texts in self.kinds.items() for text in texts]
 
     def sentences(self, count: int, seed: int = SEED) -> list[Text]:
-        """Generate distinct sentences; a smaller count gives a prefix."""
+        """Generate distinct sentences; a smaller count gives the first of the same sentences."""
         random_numbers = random.Random(seed)
         decks = {slot: _deck(words, random_numbers) for slot, words in self.slots.items()}
         patterns, found = _deck(self.patterns, random_numbers), dict[str, None]()
@@ -45,7 +43,7 @@ class Suite:
 
 
 def _deck(cards: Sequence[str], random_numbers: random.Random) -> Iterator[str]:
-    """Shuffle repeatedly, so that all cards are equally frequent."""
+    """Yield cards endlessly, reshuffling the deck whenever it runs out, so that all are equally frequent."""
     while True:
         yield from random_numbers.sample(cards, len(cards))
 
@@ -54,6 +52,6 @@ SUITES = {"en": Suite(kinds=english.KINDS, patterns=english.PATTERNS, slots=engl
 
 
 def suite(language: str) -> Suite | str:
-    """Return texts for a language such as en-us, or `not run: <why>`."""
+    """Return the test texts for a language such as en-us, or `not run: <why>`."""
     written = language.split("-")[0]
     return SUITES.get(written) or f"not run: there are no short texts in '{language}', only in {', '.join(SUITES)}"

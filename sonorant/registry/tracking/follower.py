@@ -1,7 +1,7 @@
-"""Send a growing run directory to MLflow, each point once.
+"""Send a growing run directory to MLflow.
 
-`tracking.json` records progress. A batch without a response is sent again, because MLflow's databases store equal
-points once.
+`tracking.json` records what was sent. A batch without a response is sent again, which is safe because MLflow's
+databases store equal points once.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 STATE = "tracking.json"
 LOCK = "tracking.lock"
 END = "tracking_end.json"
-"""Final status, written by the stage because its thread may still be waiting."""
+"""File with the final status, written by the stage because its thread may still be waiting."""
 BATCH = 500
 """Number of points per request; MLflow's limit is 1000."""
 
@@ -35,21 +35,20 @@ BATCH = 500
 @dataclass(kw_only=True)
 class Sent:
     run_id: str | None = None
-    """None until the run exists."""
     steps: dict[str, int] = field(default_factory=dict)
-    """Last sent step of each curve."""
+    """Last step sent for each curve."""
     samples: list[str] = field(default_factory=list)
 
 
 class Delivery:
-    """Sends the missing part of a run directory, one process at a time. `spec` describes a new run and is stored there.
-    Raises SonorantError if none is given or stored."""
+    """Sends what MLflow lacks of a run directory, one process at a time. `spec` describes a new run and is stored
+    there. Raises SonorantError if it is neither given nor stored."""
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
         self.arrived = 0
-        """Number of accepted requests."""
+        """Number of requests that MLflow accepted."""
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with locked(directory / LOCK):
@@ -64,7 +63,7 @@ class Delivery:
             self._save()
 
     def send(self) -> None:
-        """Send everything new. Raises TrackingUnavailable or mlflow's errors; the next call resumes."""
+        """Send everything not yet sent. Raises TrackingUnavailable or mlflow's errors; the next call resumes."""
         try:
             with locked(self.directory / LOCK):
                 self.sent = Sent(**read_json(self.directory / STATE)["sent"])  # another process may have sent since
@@ -83,7 +82,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Set the recorded final status, if any; otherwise the run stays open."""
+        """Set the run's final status if the stage recorded one; otherwise leave the run open."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -137,8 +136,8 @@ class Delivery:
 
 
 class Follower(threading.Thread):
-    """Sends a run directory and the machine load every `interval` seconds until `finish`; never raises. Backs off
-    while the store is unavailable, which is logged once."""
+    """Sends a run directory and the machine load every `interval` seconds until `finish`; never raises. While the store
+    is unavailable, it retries less often and logs this once."""
 
     def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
         super().__init__(name="mlflow-follower", daemon=True)
@@ -162,7 +161,7 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close the run. Return False after `patience` seconds without progress."""
+        """Send everything not yet sent and close the run. Return False after `patience` seconds without progress."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
@@ -187,7 +186,8 @@ class Follower(threading.Thread):
 
 
 def tracked_runs(folders: Iterable[Path]) -> list[Path]:
-    """Return the tracked run directories at or below the folders. Raises SonorantError naming a folder without any."""
+    """Return the tracked run directories among and inside the folders. Raises SonorantError naming a folder without
+    any."""
     found = []
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
@@ -198,7 +198,7 @@ def tracked_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def sync(directory: Path) -> str:
-    """Send the missing part of a run directory; return the run id. Raises SonorantError if it was never
+    """Send what MLflow lacks of a run directory, and return the run id. Raises SonorantError if the directory was never
     tracked, TrackingUnavailable if the store does not answer."""
     delivery = Delivery(directory)
     try:

@@ -1,4 +1,4 @@
-"""Find or create MLflow runs: one per pipeline execution, with a child per stage."""
+"""Find or create MLflow runs: one per pipeline execution, with a child run per stage."""
 
 import math
 import os
@@ -14,9 +14,9 @@ KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
 SERVED_TAG = "sonorant.executions"
-"""Tag with all executions of a run; the newest is its parent."""
+"""Tag with all pipeline executions that a run belongs to; the newest one is its parent."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
-"""Stage tags that hold for the whole execution."""
+"""Tags of a stage that apply to the whole pipeline execution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +25,14 @@ class RunSpec:
     """Unique tag to find a run whose creation was not confirmed."""
     stage: str
     execution: str | None = None
-    """Parent pipeline execution; None if standalone."""
+    """Id of the parent pipeline execution; None for a standalone run."""
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    """Origin, such as git commit and data hash."""
+    """Where the run comes from, such as git commit and data hash."""
 
 
 def execution_id() -> str | None:
-    """Return the pipeline execution from SONORANT_EXECUTION or the outermost `dvc` process, or None."""
+    """Return the id of the pipeline execution from SONORANT_EXECUTION or the outermost `dvc` process, or None."""
     if named := os.environ.get("SONORANT_EXECUTION"):
         return named
     import psutil
@@ -61,7 +61,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def flat_numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """Flatten as `flat`, keeping only finite numbers."""
     numbers = {}
     for key, text in flat(values).items():
         with suppress(ValueError):
@@ -70,8 +69,8 @@ def flat_numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> str:
-    """Find the run by `run_id` or key, or create it; set it to RUNNING below its execution's run. Return its id. Raises
-    mlflow's errors."""
+    """Find the run by `run_id` or key, or create it; set it to RUNNING as a child of its execution's run. Return its
+    id. Raises mlflow's errors."""
     client = store.client
     run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
     if run is None:
@@ -88,8 +87,8 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> str:
 
 
 def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
-    """Find or create an execution's parent run. It gets the newest stage's origin, because the data hash exists only
-    after import."""
+    """Find or create an execution's parent run. It gets the origin tags of the newest stage, because the data hash
+    exists only after import."""
     client, name = store.client, f"pipeline {execution}"
     with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start simultaneously
         run = find_execution(store, execution)
@@ -137,7 +136,6 @@ def _newest(store: Store, tag: str, value: str) -> Any:
 
 
 def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -> None:
-    """Log missing params and tags; MLflow params are immutable."""
     from mlflow.entities import Param, RunTag
 
     new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]

@@ -41,7 +41,7 @@ PLACES = {
 
 
 def place_of_artifacts(database: Path) -> str:
-    """Return the artifact folder's URI of an sqlite store, readable without a server."""
+    """Return the URI of an sqlite store's artifact folder, which clients read without a server."""
     return (database.parent / ARTIFACTS).as_uri()
 
 
@@ -60,14 +60,14 @@ def follow_move(database: Path, former: str) -> None:
 
 
 class TrackingUnavailable(SonorantError):
-    """MLflow is missing, does not answer, or its content just changed. A retry may succeed."""
+    """MLflow is not installed, does not answer, or was changed by another client. A retry may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
     client: MlflowClient
     uri: str
-    """May contain credentials: print `shown(uri)`."""
+    """May contain credentials; print `shown(uri)` instead."""
     experiment: str
 
 
@@ -76,15 +76,15 @@ def store_uri() -> str:
 
 
 def shown(text: object) -> str:
-    """Return at most 300 characters of `text` on one line, without credentials in URLs."""
+    """Return the first 300 characters of `text` on one line, without credentials in URLs."""
     one_line = " ".join(str(text).split())
     # Database passwords may contain / and @; in web URLs an @ after the host is not part of one.
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
 def open_store() -> Store:
-    """Connect, and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed or the
-    store does not answer."""
+    """Connect to the store and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed
+    or the store does not answer."""
     uri = store_uri()
     for name, value in MLFLOW_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -115,7 +115,8 @@ def open_store() -> Store:
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """Open the store; errors name `what`. Raises TrackingUnavailable without an answer, SonorantError for a refusal."""
+    """Open the store; error messages name `what`. Raises TrackingUnavailable if MLflow does not answer, SonorantError
+    if it refuses a request."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -129,7 +130,7 @@ def answering(what: str) -> Iterator[Store]:
 
 @contextmanager
 def unless_away(what: str) -> Iterator[None]:
-    """Log an error of the store instead of raising it."""
+    """Log errors of the store instead of raising them."""
     try:
         yield
     except Exception as error:
@@ -137,7 +138,7 @@ def unless_away(what: str) -> Iterator[None]:
 
 
 def _make_tables(database: Path) -> None:
-    """Create a new sqlite store atomically: MLflow cannot repair partial tables."""
+    """Create a new sqlite store atomically, because MLflow cannot repair an incomplete one."""
     from mlflow.tracking import MlflowClient
 
     unfinished = database.with_name(f".{database.name}.unfinished")

@@ -1,5 +1,3 @@
-"""Users of an MLflow server with basic-auth."""
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,9 +8,9 @@ from sonorant.registry.tracking.mlflow_store import EXPERIMENT, answering
 
 def let_in(name: str, models: Sequence[str], password: Callable[[], str]) -> list[str]:
     """Create the user and grant missing permissions: EDIT on the experiment, MANAGE on the models, because stages and
-    tasks move aliases and remove tags. Return a line per permission.
+    tasks move aliases and remove tags. Return one line per permission.
 
-    Raises SonorantError if MLflow does not answer or refuses name or password, or the sign-in is not an admin's.
+    Raises SonorantError if MLflow does not answer, refuses the name or password, or the sign-in is not an admin's.
     """
     from mlflow.exceptions import MlflowException
 
@@ -35,7 +33,6 @@ def let_in(name: str, models: Sequence[str], password: Callable[[], str]) -> lis
 
 
 def _granted(auth: Any, name: str, kind: str, key: str, level: str) -> str:
-    """Grant `level` unless the user has a permission; return the permission."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -1,4 +1,4 @@
-"""Points, sample images and machine load of a run directory."""
+"""Metrics, sample images and machine load of a run directory."""
 
 import json
 import time
@@ -22,8 +22,8 @@ class Point:
 
 
 class Tail:
-    """Reads new lines of a growing file; restarts if it was rewritten. A resumed trainer may drop lines without
-    changing the size, so the last line is compared."""
+    """Reads new lines of a growing file, or all if it was rewritten. The last line is compared, because a resumed
+    trainer may rewrite lines without changing the size."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,7 +34,7 @@ class Tail:
         self._position, self._last = 0, b""
 
     def read(self) -> list[Point]:
-        """Return the points of new complete lines; damaged lines are skipped."""
+        """Return the points of newly completed lines, skipping damaged ones."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position - len(self._last))
@@ -61,8 +61,8 @@ def _points(line: bytes) -> list[Point]:
 
 
 def draw_sample(sample: Path, out: Path) -> None:
-    """Draw `mel.npz` (target and predicted, (M, T) log-mel) and `alignment.npz` ((T, N) or (N, T)) of the folder
-    `sample` as PNGs in `out`, if intact."""
+    """Draw `mel.npz` (target and predicted log-mel, (M, T)) and `alignment.npz` ((T, N) or (N, T)) from the folder
+    `sample` as PNGs in `out`, skipping damaged files."""
     mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
     _draw(mels, "frame", "mel bin", out / "mel.png")
     _draw(_arrays(sample / "alignment.npz"), "frame", "phoneme", out / "alignment.png")
@@ -102,7 +102,7 @@ def append_load(path: Path) -> None:
 
 
 def processor_load() -> dict[str, float]:
-    """Return CPU use since the last call (percent) and memory use (MB, percent)."""
+    """Return CPU use since the last call (percent) and memory use (MB and percent)."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -114,7 +114,7 @@ def processor_load() -> dict[str, float]:
 
 
 def gpu_load() -> dict[str, float]:
-    """Return utilization (percent) and memory use (MB) per NVIDIA GPU; empty without GPU or NVML."""
+    """Return utilisation (percent) and memory use (MB) of each NVIDIA GPU; empty without GPU or NVML."""
     try:
         with Nvml() as nvml:
             loads = [nvml.load(uuid)[0] for uuid in nvml.uuids()]

@@ -1,5 +1,3 @@
-"""Track a stage's process as an MLflow run."""
-
 import importlib.util
 import json
 import logging
@@ -18,7 +16,7 @@ from sonorant.registry.tracking.mlflow_store import open_store, unless_away
 
 log = logging.getLogger(__name__)
 PATIENCE = 20.0
-"""Seconds without progress before a finished stage stops sending."""
+"""Seconds without progress after which a finished stage stops sending."""
 
 
 class StageRun:
@@ -33,13 +31,13 @@ class StageRun:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": flat_numbers(values)}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Log a file or folder content below `folder`."""
+        """Log a file, or the contents of a folder, under `folder`."""
         self._follower.delivery.files.append((path, folder))
 
 
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
-    """Tag an execution's run with its origin, because DVC writes its lock after the stage. Does nothing if the store
-    is unavailable or no stage ran."""
+    """Tag an execution's run with its origin; a stage cannot do this, because DVC writes dvc.lock after the stage. Does
+    nothing if the store is unavailable or no stage ran."""
     with unless_away(execution):
         store = open_store()
         if run := find_execution(store, execution):
@@ -53,11 +51,11 @@ def stage_run(
     tags: Mapping[str, str] | None = None,
     run_directory: Path | None = None,
 ) -> Iterator[StageRun]:
-    """Track this process as an MLflow run named `stage`, below its pipeline execution.
+    """Track this process as an MLflow run named `stage`, a child of the pipeline execution's run.
 
-    `params` are settings, possibly nested; `tags` are the origin. `metrics.jsonl` and `samples/` in `run_directory`
-    are sent as they grow, and its run can be resumed. If the store is unavailable, `sync` or the next run sends the
-    rest.
+    `params` are settings, possibly nested; `tags` describe the origin. `metrics.jsonl` and `samples/` in
+    `run_directory` are sent as they grow, and its run can be resumed. If the store is unavailable, `sync` or the next
+    run sends the rest.
     """
     flat_params, all_tags = flat(params or {}), {"stage": stage, **(tags or {})}
     spec = RunSpec(key=uuid.uuid4().hex, stage=stage, execution=execution_id(), params=flat_params, tags=all_tags)

@@ -1,5 +1,5 @@
-"""A study's MLflow run with one child per trial, which is the parent of the trial's stages. An unavailable store
-never fails a trial."""
+"""MLflow run of a study, with a child run per trial, which is the parent of the trial's stages. An unavailable store
+never makes a trial fail."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def open_trial(study: str, number: int, execution: str, settings: Mapping[str, A
 
 
 def close_trial(study: str, number: int, status: str, values: Mapping[str, float], why: str = "") -> None:
-    """Close a trial's newest run as FINISHED, FAILED or KILLED, with its figures or the reason for having none."""
+    """Close a trial's newest run as FINISHED, FAILED or KILLED, with its metrics or the reason there are none."""
     with unless_away(f"{study} {number}"):
         store = open_store()
         for found in _find(store, study, str(number)):
