@@ -37,12 +37,12 @@ from sonorant.text.user_lexicon import Lexicon
 @dataclass(frozen=True)
 class Sources:
     predictor: Path
-    """Trained folder, which determines the family."""
+    """Folder of the predictor, which determines the family."""
     waveform: Path
     quantized: tuple[Path, Path] | None = None
-    """Folders of the fake-quantised models, for int8."""
+    """Folders of both fake-quantised models, for int8."""
     utterances: Sequence[Integers] = ()
-    """Token ids (N, 3) for measuring ranges; if empty, no fp16 and bf16."""
+    """Token ids (N, 3) for measuring value ranges; if empty, fp16 and bf16 are not written."""
     decoding: DecodingConfig | None = None
     """Default settings of the voice, for autoregressive families."""
 
@@ -52,7 +52,7 @@ class Models(Protocol):
 
     @property
     def described(self) -> dict[str, Any]:
-        """Parsed `model.json`."""
+        """The predictor's parsed `model.json`."""
 
     @property
     def waveform_described(self) -> dict[str, Any]: ...
@@ -67,13 +67,13 @@ class Models(Protocol):
         """Write the voice's graphs to `files` by name. Raises SonorantError if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph that encodes a reference recording; return False if the voice has none."""
+        """Write the graph that encodes a reference recording; return False if there is none."""
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Return the inputs of each graph for batches of tokens; empty means no 16-bit variants."""
+        """Return the inputs of each graph for batches of tokens; empty if there are no 16-bit variants."""
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """Describe decoding. Raises SonorantError if required defaults are missing."""
+        """Return the description of decoding. Raises SonorantError if required defaults are missing."""
 
 
 def export_voice(
@@ -84,7 +84,7 @@ def export_voice(
     config: ExportConfig,
     decoding: DecodingConfig | None = None,
 ) -> None:
-    """Write a voice bundle with float32 graphs only, as `export_variants`."""
+    """Write a voice bundle as `export_variants` does, but with float32 graphs only."""
     export_variants(Sources(predictor, waveform, decoding=decoding), out, lengths, config)
 
 
@@ -92,7 +92,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
     """Write the voice bundle `out` with all variants, atomically; the same sources give the same bytes.
 
     `lengths` are those of the training corpus. Returns the report of `export_halves`. Raises SonorantError if a folder
-    contains no such model or the two models do not match.
+    contains no suitable model or the two models do not match.
     """
     family = family_of(sources.predictor)
     models = load_family(family).models(sources.predictor, sources.waveform)
@@ -178,7 +178,7 @@ def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:
 
 
 def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
-    """Return the quantiles of token and frame counts (U,) of utterances."""
+    """Return quantiles of the token and frame counts (U,) of utterances."""
 
     def four(counts: Ints) -> tuple[int, int, int, int]:
         shortest, median, p95, longest = np.percentile(counts, [0, 50, 95, 100], method="higher").astype(int).tolist()

@@ -1,4 +1,4 @@
-"""Parity checks of one runtime with one variant. Each family derives its own candidate."""
+"""Parity checks of one runtime with one variant. Each family subclasses `Candidate`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Candidate(ABC):
     runtime: str
     variant: str
     trained: Trained | None
-    """Models from which the variant was exported."""
+    """Folders of the models that were exported."""
     expected: Expected
     of_float: Expected
     config: VerifyConfig
@@ -57,7 +57,7 @@ class Candidate(ABC):
 
     @abstractmethod
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """Return the family's own checks by name, as `checks`."""
+        """Return the family's additional checks by name, in the form of `checks`."""
 
     @property
     def row(self) -> RuntimeRow:
@@ -65,7 +65,7 @@ class Candidate(ABC):
 
     @property
     def checks(self) -> dict[str, Callable[[], Any]]:
-        """Checks in order, by key in the report; each returns its figures."""
+        """Checks in order, by key in the report; each returns its measurements."""
         files = {"files": self._files, "interface": self._interface, "static": self._static}
         if not self.row.standalone:  # runs the trained models
             files = {}
@@ -83,7 +83,7 @@ class Candidate(ABC):
         return "as every runtime expects"
 
     def _static(self) -> dict[str, Any]:
-        """Check graphs; findings fail only strict runtimes."""
+        """Check graphs; findings are errors only for strict runtimes."""
         checks = [extra.check_graph for extra in extra_runtimes().values()]
         findings = {
             graph: [finding for check in checks for finding in check(self.file(graph))] for graph in self.bundle.graphs
@@ -94,7 +94,7 @@ class Candidate(ABC):
         return {"findings": findings}
 
     def _integers(self) -> dict[str, Any]:
-        """Check int8 graphs; a pretrained codec stays in float."""
+        """Check integer computation in int8 graphs; a pretrained codec stays in float."""
         models = self._quantizations()
         return {
             graph: check_integers(graph, self.file(graph)) if model.get("layers") else IN_FLOAT
@@ -106,7 +106,6 @@ class Candidate(ABC):
         return "loaded"
 
     def _size(self) -> str:
-        """Check the size of graphs with quantisable layers."""
         weighed = [
             graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")
         ]
@@ -150,7 +149,6 @@ class Candidate(ABC):
         return NotRun(why) if self.row.needs else Fault(why)
 
     def tolerance(self, variant: str | None = None) -> Tolerance:
-        """Return the tolerance of `variant`; None means the candidate's."""
         return self.config.tolerance(variant or self.variant, self.bundle.description.family)
 
     def file(self, graph: str) -> Path:
@@ -158,7 +156,7 @@ class Candidate(ABC):
 
 
 def run_checks(candidate: Candidate) -> dict[str, Any] | str:
-    """Run the checks until one fails. Returns `{passed, failed, <check>: figures}` or "not run: <why>"."""
+    """Run the checks until one fails. Returns `{passed, failed, <check>: measurements}` or "not run: <why>"."""
     found: dict[str, Any] = {"passed": False, "failed": None}
     for name, check in candidate.checks.items():
         told = "values" if name == "graphs" else name

@@ -1,6 +1,6 @@
 """Choose the variant that ships, and write its bundle.
 
-The choice depends only on the figures of all candidates (`<runtime>/<variant>`). fp32 ships unless another variant
+The choice depends only on the measurements of all candidates (`<runtime>/<variant>`). fp32 ships unless another variant
 passes every parity check, is about as intelligible, and is significantly faster (confidence interval of ratios measured
 alternately). Without a recogniser for the language only fp32 ships. A variant that fails the gates of `champion` is not
 chosen if fp32 passes them. The shipped bundle contains all variants that passed; the chosen one is the default.
@@ -26,11 +26,12 @@ class ChooseConfig:
     """Section `choose` of params.yaml: conditions for replacing fp32."""
 
     target: Target = "latency"
-    """latency: a medium sentence on all cores; throughput: on one thread, one request per core."""
+    """Speed to improve: latency is a medium sentence on all cores; throughput is one request per core, on one thread
+    each."""
     max_wer_above_fp32: float = 2.0
-    """Maximum word error rate above fp32's, in percentage points."""
+    """Maximum increase in word error rate over fp32, in percentage points."""
     min_speedup: float = 1.05
-    """Minimum multiple of fp32's speed, for the lower end of the 95 % interval."""
+    """Minimum speed relative to fp32, for the lower end of the 95 % interval."""
 
     def __post_init__(self) -> None:
         if self.max_wer_above_fp32 < 0:
@@ -41,7 +42,7 @@ class ChooseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateRow:
-    """Figures and result of a candidate; None means not measured."""
+    """Measurements and result of a candidate; None means not measured."""
 
     candidate: str
     passed: bool
@@ -73,7 +74,7 @@ class CandidateRow:
 def choose(
     metrics: Mapping[str, Any], config: ChooseConfig, gates: Callable[[str], str] = lambda _: ""
 ) -> dict[str, Any]:
-    """Return the content of reports/choice.json for that of reports/metrics.json.
+    """Return reports/choice.json, given reports/metrics.json.
 
     `gates` returns why a candidate fails the gates of `champion`, or "". Raises SonorantError if onnxruntime/fp32
     failed.
@@ -158,7 +159,7 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
 
 
 def _where_heard(candidate: str) -> str:
-    """Note a word error rate measured under another runtime."""
+    """Return a note if the word error rate was measured under a different runtime."""
     return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as measured under {HEARD_UNDER}"
 
 

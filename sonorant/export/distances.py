@@ -1,9 +1,10 @@
 """Inputs for comparing runtimes, and distances between two results.
 
 Maximum differences are not informative for int8, because two correct computations may round a value to neighbouring
-steps. Means barely change then, but every wrong scale or constant changes them. States and mel are compared by root
-mean square relative to the signal, mel and samples by decibels of the log-mel, and samples by correlation, which
-detects a wrong sign."""
+steps. This barely changes means, but every wrong scale or constant does. States and mel are compared by root mean
+square relative to the signal, mel and samples by decibels of the log-mel, and samples by correlation, which detects a
+wrong sign.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.export.tolerance import Fault, Tolerance
 
 SPEEDS, PITCHES, ENERGIES = (1.0, 0.5, 2.0), (0.0, 3.0, -3.0), (0.0, -6.0, 6.0)
-"""Values that cases cycle through: factor, semitones, dB."""
+"""Values that cases cycle through: speed factor, pitch in semitones, energy in dB."""
 TOGETHER = 3
 """Number of utterances in a padded batch."""
 Arrays = dict[str, NDArray[Any]]
@@ -28,7 +29,8 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A batch and torch's output of each graph. Each graph gets torch's inputs, so that only its own errors count."""
+    """A batch and torch's output of each graph. Each tested graph gets torch's inputs, so that errors do not
+    accumulate."""
 
     inputs: Arrays
     """Inputs of the encoder."""
@@ -112,12 +114,12 @@ class Difference:
     max_abs_diff: float
     relative_error: float
     log_mel_db: float | None = None
-    """None for states."""
+    """Log-mel difference in dB; None for states."""
     correlation: float | None = None
-    """-1 to 1; None for outputs other than samples and for expected silence."""
+    """Correlation, -1 to 1; None except for samples, and if silence is expected."""
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
-        """Raise Fault, beginning with `where`, if the distance from `other` exceeds the tolerance."""
+        """Raise Fault, with a message beginning with `where`, if the distance from `other` exceeds the tolerance."""
         for name in ("max_abs_diff", "relative_error", "log_mel_db"):
             value, allowed = getattr(self, name), getattr(tolerance, name)
             unmeasured = value is None or (name, self.output) == ("relative_error", "samples")
@@ -131,7 +133,7 @@ class Difference:
 
 
 def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
-    """Compare a floating-point output. Raises Fault as `check_comparable`."""
+    """Compare a floating-point output with `expected`. Raises Fault as `check_comparable` does."""
     check_comparable(got, expected, where)
     error = got.astype(np.float64) - expected
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
@@ -147,7 +149,7 @@ def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: Me
 
 
 def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Correlate without subtracting means; 0 if `got` is silent."""
+    """Return the correlation without subtracting means; 0 if `got` is silent."""
     a, b = (values.astype(np.float64).ravel() for values in (got, expected))
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size else 0.0
@@ -167,7 +169,7 @@ def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, 
 
 
 def check_comparable(got: NDArray[Any], expected: NDArray[Any], where: str) -> None:
-    """Raise Fault, beginning with `where`, if dtype or shape differ or a value is not finite."""
+    """Raise Fault, with a message beginning with `where`, if dtype or shape differ or a value is not finite."""
     if got.dtype != expected.dtype or got.shape != expected.shape:
         raise Fault(f"{where}: is {got.dtype} {got.shape}, must be {expected.dtype} {expected.shape}")
     if not np.isfinite(got).all():

@@ -20,7 +20,7 @@ from sonorant.speech.bundle import Bundle
 
 Dtypes = dict[str, str]
 Interface = dict[str, tuple[Dtypes, Dtypes]]
-"""Dtypes by name of inputs and outputs, per graph."""
+"""Dtypes of each graph's inputs and outputs, by name."""
 
 
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
@@ -51,9 +51,9 @@ def check_interface(bundle: Bundle, variant: str) -> None:
 
 LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 INTEGER_KERNELS = ("QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "ConvInteger", "MatMulInteger")
-"""ONNX Runtime's operators for quantised layers."""
+"""ONNX Runtime's integer operators for quantised layers."""
 NO_KERNEL = ("ConvTranspose",)
-"""Quantised layers that ONNX Runtime computes in float; TensorRT does not."""
+"""Layers that ONNX Runtime computes in float even if quantised; TensorRT does not."""
 
 
 def check_integers(graph: str, file: Path) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""Convert float32 graphs to 16 bits. Nodes that 16 bits would harm stay in float32; they are found from intermediate
-values on real data.
+"""Convert float32 graphs to 16 bits. Nodes that would lose too much accuracy stay in float32; they are found from
+intermediate values on real data.
 
-Each node is computed alone, from inputs rounded to the format, and its result is rounded too. A node stays in float32
-if a value times `HEADROOM` overflows, or if its error exceeds `MAX_LOSS` roundings, as for the sine of a large phase;
-then all nodes back to the last matrix product stay too, because rounding cannot be undone. A node whose result becomes
-an integer always stays, because half precision has no exact large counts.
+Each node is tested alone, on inputs rounded to the format, and its result is rounded too. A node stays in float32 if a
+value times `HEADROOM` overflows, or if its error exceeds `MAX_LOSS` roundings, as for the sine of a large phase; then
+all nodes back to the last matrix product stay too, because rounding cannot be undone. A node whose result becomes an
+integer always stays, because half precision cannot represent large counts exactly.
 
 All floating-point inputs of a node have one type, as strongly typed engines require; inputs and outputs of the graph
 stay float32. ONNX Runtime and onnxconverter-common convert only to float16; ModelOpt's AutoCast requires other versions
-of onnx and onnxruntime."""
+of onnx and onnxruntime.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,7 +37,6 @@ class HalfFormat:
     name: str
     dtype: DTypeLike
     element: int
-    """Data type in ONNX."""
     opset: int
     """Oldest operator set whose operators all support the format."""
 
@@ -50,7 +50,7 @@ class HalfFormat:
         return float(ml_dtypes.finfo(self.dtype).eps) / 2
 
     def rounded(self, values: Floats) -> Floats:
-        """Round float32 to the format; infinite beyond `largest`."""
+        """Round float32 to the format; values above `largest` become infinite."""
         with np.errstate(over="ignore"):
             return values.astype(self.dtype).astype(np.float32)
 
@@ -62,7 +62,7 @@ FORMATS = {
 
 
 def to_half(model: onnx.ModelProto, half: HalfFormat, kept: Collection[str]) -> onnx.ModelProto:
-    """Convert a float32 graph to `half` except the nodes `kept`, raising the opset if required."""
+    """Convert a float32 graph to `half` except the nodes `kept`, raising the operator set if required."""
     if model.opset_import[0].version < half.opset:
         raised = onnx_ir.serde.deserialize_model(model)
         version_converter.convert_version(raised, half.opset)
@@ -96,7 +96,6 @@ class _Conversion:
         return onnx.shape_inference.infer_shapes(self.model, strict_mode=True)
 
     def _convert(self, node: onnx.NodeProto) -> None:
-        """Append a node and its casts."""
         takes = [tensor for tensor in node.input if tensor in self.element]
         gives = [tensor for tensor in node.output if tensor in self.element]
         makes_floats = node.op_type == "Cast" and bool(gives)
@@ -113,7 +112,7 @@ class _Conversion:
         self.nodes.append(node)
 
     def _as(self, tensor: str, element: int) -> str:
-        """Return the name of a tensor in a type, inserting a converted constant or a cast once."""
+        """Return the name of `tensor` in type `element`, inserting a converted constant or a cast once."""
         if self.element[tensor] == element:
             return tensor
         name = f"{tensor}.{self.half.name if element == self.half.element else 'fp32'}"
@@ -150,11 +149,11 @@ class NodeRange(NamedTuple):
     largest: float
     """Maximum absolute value of a node's inputs, outputs and internal sums."""
     loss: float
-    """Relative error (Euclidean norm) of the result, in roundoffs of the format."""
+    """Relative error (Euclidean norm) of the result, in multiples of `roundoff`."""
 
 
 def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -> dict[str, NodeRange]:
-    """Return the maximum of each floating-point node over `cases` (inputs of the graph)."""
+    """Return each floating-point node's maximum `NodeRange` over `cases` (inputs of the graph)."""
     floats, elements = float_tensors(model), _elements(model)
     constants = {constant.name: numpy_helper.to_array(constant) for constant in model.graph.initializer}
     nodes = [node for node in model.graph.node if floats & set(node.input) and floats & set(node.output)]
@@ -168,7 +167,7 @@ def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -
 
 
 def keep(model: onnx.ModelProto, ranges: dict[str, NodeRange], half: HalfFormat) -> dict[str, str]:
-    """Return the nodes to keep in float32 with reasons, in graph order."""
+    """Return the nodes to keep in float32 with their reasons, in graph order."""
     floats, nodes = float_tensors(model), {node.name: node for node in model.graph.node}
     producers = {output: node for node in model.graph.node for output in node.output}
     reasons: dict[str, str] = {}
@@ -256,7 +255,7 @@ def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
 def export_halves(
     files: dict[str, Path], inputs: dict[str, list[Arrays]], folder: Path
 ) -> tuple[dict[str, dict[str, Path]], dict[str, Any]]:
-    """Write `<graph>.<format>.onnx` to `folder` for every format, from float32 graphs and real inputs of each.
+    """Write `<graph>.<format>.onnx` to `folder` for every 16-bit format, from float32 graphs `files` and real `inputs`.
 
     Return the files by variant and graph, and the report `{variant: {graph: {nodes, kept: [{node, operator,
     reason}]}}}`.

@@ -129,7 +129,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
     taken: set[str] = set()
 
     def own(name: str) -> str:
-        """Return the constant for its first user, a renamed copy for any other."""
+        """Return the constant's name for its first user, a new copy's name for others."""
         if name not in taken:
             taken.add(name)
             return name

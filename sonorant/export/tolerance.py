@@ -8,25 +8,23 @@ from sonorant.plugins import family_names
 FROM_FLOAT = "int8_from_float"
 """Key of the tolerances of int8 relative to the float models."""
 FRAMES = (2.0, 0.02)
-"""Tolerance of token ends below fp32: frames plus a fraction of the time before."""
+"""`Tolerance.frames` for variants other than fp32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """Tolerance of one variant; see `VerifyConfig`."""
-
     max_abs_diff: float
     relative_error: float
     log_mel_db: float
     correlation: float
     frames: tuple[float, float] = (0.0, 0.0)
-    """Tolerance of token ends: frames plus a fraction of the time before."""
+    """Tolerance of token ends: frames plus a fraction of the time before the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """Runtimes, and tolerances by variant. int8 is compared with the fake-quantised models, int8_from_float with the
-    float models."""
+    """Runtimes to verify, and tolerances by variant; `int8_from_float` compares int8 with the float models, int8 with
+    the fake-quantised ones."""
 
     max_abs_diff: dict[str, float] = field(
         default_factory=lambda: {"fp32": 0.001, "fp16": 0.1, "bf16": 0.5, "int8": 0.5, "int8_from_float": 2.0}
@@ -51,7 +49,7 @@ class VerifyConfig:
     )
     """Minimum correlation of the samples with those expected, -1 to 1."""
     tokens: dict[str, float] = field(default_factory=lambda: {"fp32": 1.0, "int8": 0.96})
-    """Minimum fraction of greedy tokens that equal the models', for autoregressive voices."""
+    """Minimum fraction of greedy tokens that equal the trained models' tokens, for autoregressive voices."""
     int8_size: float = 0.3334
     """Maximum size of int8 graphs relative to fp32, for graphs with a quantisable layer."""
     runtimes: list[str] = field(
@@ -65,7 +63,7 @@ class VerifyConfig:
             "tensorrt",
         ]
     )
-    """Names of `sonorant.speech.runtimes.all_runtimes`. Compiling takes minutes on a CPU."""
+    """Runtimes to verify, from `sonorant.speech.runtimes.all_runtimes`. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):
@@ -102,4 +100,4 @@ def _of(value: float | dict[str, float], family: str) -> float:
 
 
 class Fault(Exception):
-    """A failed check of a candidate, in one line with graph, output, length and figure."""
+    """A failed check of a candidate; its message is one line with graph, output, length and measurement."""

@@ -2,8 +2,9 @@
 
 Checks in order: files, interface, static (rules of plug-in runtimes), integers (int8 under ONNX Runtime), load, values,
 float (int8 against the float models), written (fp16 against its file), tokens (autoregressive voices), padding, parts,
-size (int8). A failed check ends only its candidate. int8 is compared with torch's fake-quantised models, the others
-with its float models."""
+size (int8). A failed check ends only its candidate's checks. int8 is compared with torch's fake-quantised models, the
+others with its float models.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,11 +29,12 @@ def verify_voice(
     *,
     quantized: Trained | None = None,
 ) -> dict[str, dict[str, Any] | str]:
-    """Check every candidate. `trained` are the folders of predictor and waveform model, `utterances` token ids (N, 3)
-    of each, shortest first, and `quantized` the folders of the fake-quantised models, required for int8.
+    """Check every candidate. `trained` are the folders of predictor and waveform model, `utterances` the token ids (N,
+    3) of each, shortest first, and `quantized` the folders of the fake-quantised models, required for int8.
 
-    Returns `{"<runtime>/<variant>": {passed, failed, <check>: figures} or "not run: <why>"}`; `graphs` contains the
-    figures of the check `values`. Raises SonorantError if onnxruntime/fp32 fails or a configured runtime is unknown.
+    Returns `{"<runtime>/<variant>": {passed, failed, <check>: measurements} or "not run: <why>"}`; `graphs` contains
+    the measurements of the check `values`. Raises SonorantError if onnxruntime/fp32 fails or a configured runtime is
+    unknown.
     """
     for runtime in config.runtimes:
         try:

@@ -1,4 +1,4 @@
-"""EMA of weights, and atomic checkpoints: the bytes of `torch.save`, a magic word and the bytes' SHA-256."""
+"""EMA of weights, and checkpoints written atomically: the bytes of `torch.save`, a magic word and their SHA-256."""
 
 import hashlib
 import io
@@ -22,7 +22,7 @@ KEEP = 2
 
 
 class Ema(AveragedModel):
-    """EMA of parameters, with a decay of at most (n + 1) / (n + 10) at step n."""
+    """Exponential moving average of parameters, with a maximum decay of (n + 1) / (n + 10) at step n."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         super().__init__(model)
@@ -30,7 +30,7 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Add `model` to the average, with a counter on the CPU to avoid waiting for the GPU."""
+        """Add `model` to the average. The counter is on the CPU, to avoid waiting for the GPU."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -94,7 +94,7 @@ def existing(folder: Path) -> list[Path]:
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
     """Return the bytes of the newest intact checkpoint, or None if there is none. Raises SonorantError if all are
-    damaged, instead of restarting silently."""
+    damaged."""
     paths = existing(folder)
     for path in paths:
         try:
@@ -109,7 +109,7 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Delete checkpoints except the `KEEP` newest up to `saved`; later ones are damaged."""
+    """Delete all but the `KEEP` newest checkpoints up to `saved`; later ones are damaged."""
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]
     for path in [*(path for path in paths if path not in keep), *folder.glob(".*.ckpt.*.tmp")]:

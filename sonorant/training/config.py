@@ -56,15 +56,15 @@ class TrainConfig:
     """Oversampling of speakers with few recordings: 0 means none, 1 equal time for all; see
     `sonorant.features.plan.balanced`."""
     window_shards: int | None = None
-    """Number of shards planned and shuffled together, see `sonorant.features.windows`; None: the whole corpus."""
+    """Number of shards planned and shuffled together (see `sonorant.features.windows`); None means the whole corpus."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     """Betas of AdamW."""
     init_from: str | None = None
     """Initial weights for fine-tuning: a checkpoint, trained model, run directory, bundle or models:/<name>@<alias>."""
     activation_checkpointing: bool = False
-    """Whether to recompute activations in the backward pass, for less memory and a quarter more time."""
+    """Whether to recompute activations in the backward pass, which saves memory but takes a quarter more time."""
     compile: bool = False
-    """Whether to torch.compile the blocks; requires a C++ compiler and minutes at the start."""
+    """Whether to torch.compile the blocks, which requires a C++ compiler and takes minutes at the start."""
 
     def __post_init__(self) -> None:
         for name in AT_LEAST_ONE:
@@ -84,7 +84,7 @@ class TrainConfig:
         return replace(self, init_from=None)
 
     def learning_rate_at(self, step: int, budget: int | None) -> float:
-        """Return the learning rate of step `step` (from 0), a pure function so that no scheduler needs resuming."""
+        """Return the learning rate of step `step`, counted from 0; a pure function, so there is no state to resume."""
         peak = self.learning_rate * self.learning_rate_factor(budget)
         if step < self.warmup_steps:
             return peak * (step + 1) / self.warmup_steps
@@ -92,7 +92,7 @@ class TrainConfig:
         return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
     def learning_rate_factor(self, budget: int | None) -> float:
-        """Return the factor by which the batch size scales the learning rate; 1 without `budget`."""
+        """Return the factor that scales the learning rate to the batch size; 1 without `budget`."""
         if budget is None or self.learning_rate_batch is None:
             return 1.0
         return math.sqrt(self.micro_batches_per_step * budget / self.learning_rate_batch)
@@ -114,7 +114,7 @@ class DataConfig:
     preload_folder: str | None = None
     """Folder on a local disk for `preload: folder`."""
     workers: int | None = None
-    """Number of loader processes per rank; None: 0 on CPUs, up to 4 per GPU."""
+    """Number of loader processes per rank; None means 0 on CPUs, up to 4 per GPU."""
 
     def __post_init__(self) -> None:
         if self.preload == "folder" and not self.preload_folder:

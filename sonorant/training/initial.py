@@ -16,9 +16,9 @@ from sonorant.layers.model_folder import load_model
 from sonorant.training import checkpoint
 
 NAMED_ROWS = {"symbol.weight": "symbols", "speaker.weight": "speakers"}
-"""Embeddings whose rows have names, and the key in `model.json` that lists the names."""
+"""Embeddings with named rows, and the key in `model.json` that lists the names."""
 RESERVED_ROWS = {"symbols": ("padding", "^", "$"), "speakers": ()}
-"""Rows before the named ones (see `SymbolTable`)."""
+"""Reserved rows at the start of each embedding (see `SymbolTable`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,8 @@ class Initial:
     """A trained model's EMA weights and `model.json`."""
 
     source: str
-    """Origin, for messages."""
+    """Where the weights come from."""
     weights: dict[str, torch.Tensor]
-    """Weights by name, on the CPU."""
     description: dict[str, Any]
 
     def content(self) -> str:
@@ -57,7 +56,7 @@ class Taken:
     fitting: tuple[str, ...]
     """Names of weights copied whole or row by row."""
     anew: tuple[str, ...]
-    """Names of weights left random, because none match in name and shape."""
+    """Names of weights left random, because nothing matches in name and shape."""
     new_rows: dict[str, tuple[str, ...]]
     """New speakers and symbols, which start from the mean of the known rows."""
     lines: tuple[str, ...]

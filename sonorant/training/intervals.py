@@ -14,7 +14,7 @@ from sonorant.errors import SonorantError
 
 SEED = 1
 LEAST = 20
-"""Minimum number of sentences for an interval; a bootstrap of fewer is far too narrow."""
+"""Minimum number of sentences for an interval; with fewer, a bootstrap is far too narrow."""
 Z = 1.959964
 
 
@@ -23,7 +23,7 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of `statistic(*values)`, resampling the entries of values (U,).
 
-    `statistic`: function with `axis`, such as np.mean or `rate`.
+    `statistic` takes an argument `axis`, like np.mean and `rate`.
     """
     drawn = np.random.default_rng(seed).integers(0, len(values[0]), size=(resamples, len(values[0])))
     low, high = np.percentile(statistic(*(each[drawn] for each in values), axis=1), [2.5, 97.5])
@@ -35,7 +35,7 @@ def crossed_bootstrap(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of the mean of ratings (listeners, sentences), where NaN means missing.
 
-    Columns are resampled, and rows if `rows`. Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
+    Resamples columns and, if `rows`, also rows. Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
     """
     random = np.random.default_rng(SEED)
     drawn_RL, drawn_RS = (
@@ -50,7 +50,7 @@ def crossed_bootstrap(
 
 
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
-    """Return the error rate of a corpus in percent (in points for differences in errors)."""
+    """Return the error rate of a corpus in percent, or in percentage points if `errors` are differences."""
     return 100.0 * errors.sum(axis=axis) / totals.sum(axis=axis)
 
 

@@ -1,8 +1,8 @@
 """Measure the memory of a device, and find the largest micro-batch that fits.
 
-Memory is torch's reserved memory on a GPU, and resident memory on a CPU. It is a fixed part plus one proportional to
-the budget, so scaling the budget by `allowed / taken` converges from below. If a GPU's allocator exceeds that, the
-search bisects.
+Memory is torch's reserved memory on a GPU, and resident memory on a CPU. One part is fixed and one proportional to the
+budget, so scaling the budget by `allowed / taken` converges from below. If a GPU's allocator takes more, the search
+bisects.
 """
 
 import os
@@ -25,11 +25,11 @@ STEPS_AN_EPOCH = 50
 CLOSE_ENOUGH = 1.1
 """Growth factor of the budget below which the search ends."""
 FASTEST_GROWTH = 4.0
-"""Maximum growth of the budget per trial; the first trials, of few frames, predict little."""
+"""Maximum growth factor of the budget per trial; the first trials are too small to predict memory well."""
 
 
 def peak(device: torch.device) -> int:
-    """Return the peak bytes since the process started, or since `forget_peak`."""
+    """Return the peak memory in bytes since process start or `forget_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -55,7 +55,7 @@ def allowance(device: torch.device, share: float) -> int:
 
 
 def part_of_free() -> int:
-    """Return the free bytes of main memory per process of this node."""
+    """Return this process's part of the free main memory in bytes."""
     return _free() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -108,12 +108,12 @@ def find_budget(trained: TrainStep, share: float) -> int:
 
 
 def _yet_to_come(trained: TrainStep) -> int:
-    """Return the bytes of the first optimizer step: gradients (twice while added) and AdamW's averages."""
+    """Return the bytes the first optimizer step adds: gradients (twice while added) and AdamW's averages."""
     return sum(4 * parameter.nbytes for phase in trained.recipe.phases for parameter in phase.module.parameters())
 
 
 def _peak_of(trained: TrainStep, budget: int) -> int | None:
-    """Return the peak bytes of the heaviest micro-batches of `budget`, or None if they do not fit."""
+    """Return the peak bytes of the heaviest micro-batches of size `budget`, or None if they do not fit."""
     recipe, device = trained.recipe, trained.ranks.device
     recipe.budget = budget
     forget_peak(device)

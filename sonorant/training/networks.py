@@ -47,7 +47,6 @@ def distribute(module: nn.Module) -> DistributedDataParallel:
 
 
 def optimizer_of(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return AdamW with weight decay for matrices only."""
     matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
     others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]

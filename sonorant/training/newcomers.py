@@ -10,16 +10,16 @@ from torch import nn
 
 @dataclass(frozen=True, kw_only=True)
 class Newcomers:
-    """Speaker embedding rows of new speakers, the only weights trained in the first steps of fine-tuning."""
+    """Embedding rows of new speakers, the only weights trained in the first steps of fine-tuning."""
 
     steps: int
-    """Number of first steps that train only these rows."""
+    """Number of first steps that train only new speakers."""
     embedding: nn.Embedding
     rows: tuple[int, ...]
 
     @contextmanager
     def alone(self, module: nn.Module, step: int) -> Iterator[None]:
-        """Restrict the optimizer of `module` to these rows in the first `steps` steps; all other weights stay
+        """Train only the new speakers' rows of `module` in the first `steps` steps; all other weights stay
         bit-identical."""
         if step >= self.steps:
             yield

@@ -16,7 +16,7 @@ RESAMPLES = 1000
 
 class Patience:
     def __init__(self, validations: int, name: str) -> None:
-        """`validations`: consecutive validations without improvement that end training; `name`: kind of model."""
+        """Training ends after `validations` validations without improvement in a row. `name` is the kind of model."""
         self.validations, self.name = validations, name
         self.best_step = 0
         self.waited = 0
@@ -32,7 +32,7 @@ class Patience:
             )
 
     def judge(self, step: int, losses: Sequence[float]) -> dict[str, float]:
-        """Compare the loss of each held-out utterance with the best validation; return metrics."""
+        """Compare each held-out utterance's loss with that at the best validation so far; return metrics."""
         figures: dict[str, float] = {}
         if self._best:
             differences_U = np.array(losses) - np.array(self._best)

@@ -16,7 +16,7 @@ ROUNDS = 3
 WORTH = 1.05
 """Minimum speed-up over fp32 to choose half precision."""
 _SMALL = 8
-"""Multiple of the smallest budget to time with if the budget is not yet known."""
+"""If the budget is unknown, precisions are timed with this multiple of the smallest."""
 
 
 def half_of(device: torch.device) -> str:

@@ -28,22 +28,22 @@ Tensors = dict[str, torch.Tensor]
 class Term:
     weight: float
     unit: str
-    """Key of `Recipe.units` whose total divides the loss summed over the global batch."""
+    """Key of `Recipe.units`; the loss is divided by this unit's total over the global batch."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A module with its own optimizer. Adversarial training has two."""
+    """A module with a separate optimizer. Adversarial training has two phases."""
 
     name: str
     module: nn.Module
     """`forward(batch, step)` returns summed losses by name; all parameters get gradients."""
     terms: dict[str, Term] = field(default_factory=dict)
-    """Weight and unit per possible loss."""
+    """Weight and unit of each possible loss."""
     begins: int = 0
     """First optimizer step of the phase, counted from 0."""
     newcomers: Newcomers | None = None
-    """New speakers, trained alone in the first steps of fine-tuning."""
+    """New speakers, the only ones trained in the first steps of fine-tuning."""
 
 
 class Recipe(ABC):
@@ -55,7 +55,7 @@ class Recipe(ABC):
     model: nn.Module
     """Model that is averaged, validated and saved."""
     phases: list[Phase]
-    """Phases in training order on each micro-batch; the first one's loss is the run's."""
+    """Phases in training order on each micro-batch; the first phase's loss is logged as the run's."""
     plan: Plan
     budget: int | None
     """Maximum size of a micro-batch in the recipe's unit; None until `auto` is resolved."""
@@ -66,8 +66,8 @@ class Recipe(ABC):
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
 
     def _build(self, sizes: type, model: dict[str, Any], **more: Any) -> nn.Module:
-        """Build the model from the seed, and keep its description, extended by `more`. `model`: fields of `sizes` and,
-        for int8 layers, `quantization` as in `model.json`."""
+        """Build the model from the seed, and keep its description, extended by `more`. `model` contains the fields of
+        `sizes` and, for int8 layers, `quantization` as in `model.json`."""
         fields = {key: value for key, value in model.items() if key != "quantization"}
         self._description = describe(self.name, sizes(**fields), self.store.header, model.get("quantization")) | more
         torch.manual_seed(self.config.seed)
@@ -80,7 +80,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """Return the smallest budget that holds every sample, and the largest with `steps_an_epoch` steps."""
+        """Return the smallest budget that holds every sample, and the largest that leaves `steps_an_epoch` steps."""
 
     @abstractmethod
     def heaviest(self) -> list[MicroBatch]:
@@ -91,7 +91,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Return the counts of a micro-batch from the plan alone, including `frames` and `padded_frames`."""
+        """Count each unit in a micro-batch, including `frames` and `padded_frames`, from the plan alone."""
 
     @abstractmethod
     def validation(self) -> list[MicroBatch]:
@@ -110,7 +110,7 @@ class Recipe(ABC):
         """Copy the weights that match in name and shape. Raises SonorantError if none does."""
 
     def description(self) -> dict[str, Any]:
-        """Return the content of `model.json` without provenance."""
+        """Return the fields of `model.json` without provenance."""
         return self._description
 
 

@@ -1,4 +1,4 @@
-"""Run directory of a training: `job.json`, `metrics.jsonl` (for MLflow and plots), status, checkpoints, samples."""
+"""The directory of a training run: `job.json`, `metrics.jsonl` (for MLflow and plots), status, checkpoints, samples."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import locked, read_json, take, write_json
 
 PATIENCE = 60.0
-"""Seconds that a starting trainer waits for another to exit."""
+"""Seconds that a new trainer waits for a running one to exit."""
 
 
 class RunDirectory:
@@ -26,7 +26,7 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def sub_batches(self, rank: int) -> Path:
-        """Return the local file with a rank's maximum sub-batch sizes, after memory ran out."""
+        """Return the local file that stores a rank's maximum sub-batch sizes after memory ran out."""
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def provenance(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def launching(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Hold the launch lock once no trainer is running, because trainers lock only minutes after launch."""
+        """Hold the launch lock while no trainer runs, because trainers lock only minutes after launch."""
         self._open_lock().close()
         told = f"waiting for another process that trains in {self.path}"
         with locked(self.path / "launch.lock", lambda: say(told)):
@@ -85,7 +85,6 @@ class RunDirectory:
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def fail(self, message: str) -> None:
-        """Write the status `failed` if the disk allows it."""
         with contextlib.suppress(OSError, SonorantError):
             self.write_status("failed", self.status()["step"], message)
 

@@ -20,9 +20,9 @@ ALLOCATION_FAILED = (
     *("can't allocate memory", "could not create a primitive"),
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
 )
-"""Parts of out-of-memory RuntimeErrors of torch's CPU allocator, oneDNN and CUDA libraries."""
+"""Texts in the out-of-memory errors (RuntimeError) of torch's CPU allocator, oneDNN and CUDA libraries."""
 Part = tuple[int, Batch]
-"""Position of the first row in its batch, and the rows."""
+"""First row's position in the whole batch, and the rows."""
 
 
 class SubBatches:
@@ -43,8 +43,8 @@ class SubBatches:
         """Run `compute(part, averaged, weight)` on all parts of `batch`; return the sum of its losses.
 
         `compute` adds all gradients of its losses times `weight`, or none. They are averaged over the ranks only in the
-        last part of the `last` micro-batch of a step. This part cannot be repeated: if no part of its size has
-        succeeded, it is computed without averaging, and a row of weight 0 then averages the sum.
+        last part of a step's last micro-batch (`last`). This part cannot be repeated: if no part of its size has
+        succeeded, it is computed without averaging, and a row with weight 0 then averages the sum.
         """
         waiting, done, losses = self._parts(phase, batch), list[Batch](), Tensors()
         averaged = False
@@ -85,7 +85,8 @@ class SubBatches:
         return _cut((0, batch), max(1, min(rows, self._largest.get(phase, size) * rows // size)))
 
     def _halves(self, phase: str, part: Part) -> list[Part]:
-        """Return the halves of a part that did not fit, the new limit. Raises SonorantError for a single row."""
+        """Split a part that did not fit into halves, whose size becomes the limit. Raises SonorantError for a single
+        row."""
         rows = _rows(part[1])
         if rows == 1:
             raise SonorantError(
@@ -120,7 +121,7 @@ def _cut(part: Part, rows: int) -> list[Part]:
 
 
 def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
-    """Like `loss.backward()`, but add either all gradients or none, bypassing DistributedDataParallel."""
+    """Add the gradients of `loss`, either all or none, bypassing DistributedDataParallel."""
     parameters = list(module.parameters())
     gradients = torch.autograd.grad(loss, parameters)
     # Allocate everything before adding: if memory runs out here, the rows are repeated.
@@ -130,14 +131,12 @@ def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, on a GPU or a CPU."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in ALLOCATION_FAILED)
 
 
 def release(device: torch.device) -> None:
-    """Free the memory of a failed pass."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

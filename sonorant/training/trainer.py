@@ -169,7 +169,8 @@ class Trainer:
                 self.epoch, self.step_in_epoch = self.epoch + 1, 0
 
     def _epochs_ahead(self) -> list[list[list[MicroBatch]]]:
-        """Return steps to load together, by epoch: one window of a downloaded corpus, else `STEPS_LOADED` steps."""
+        """Return the steps to load together, by epoch: one window if the corpus is downloaded, otherwise `STEPS_LOADED`
+        steps."""
         ahead = [self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]]
         if self.recipe.plan.fetch is not None and self.recipe.store.fetches:
             return ahead
@@ -179,7 +180,6 @@ class Trainer:
         return ahead
 
     def _fetch_ahead(self) -> None:
-        """Download the next window in the background."""
         fetch, number = self.recipe.plan.fetch, self.epoch + 1
         if fetch is None or not self.recipe.store.fetches:
             return
@@ -198,7 +198,7 @@ class Trainer:
         return map(self.meter.cost.take, batches)
 
     def validate(self) -> dict[str, float]:
-        """Validate the EMA; write a sample, and the best checkpoint if it improved."""
+        """Validate the EMA; write a sample and, after an improvement, the best checkpoint."""
         plan = self.validation_plan
         with self.recipe.store.keeping():
             losses, own = validation_losses(self.trained, plan, self.step)
@@ -221,7 +221,7 @@ class Trainer:
 
     @property
     def validation_plan(self) -> list[MicroBatch]:
-        """Validation micro-batches; with early stopping, one utterance each."""
+        """Validation micro-batches; with early stopping, each holds one utterance."""
         plan = self.recipe.validation()
         return one_by_one(plan) if self.patience else plan
 
@@ -244,7 +244,7 @@ class Trainer:
         self._say(f"{self.recipe.name}: the model has the weights of step {best['step']}, whose loss was the lowest")
 
     def _refuse_divergence(self, norms: Tensors) -> None:
-        """Raise AllRanksError before NaNs reach a checkpoint; the averaged gradient is equal on all ranks."""
+        """Raise AllRanksError if training has diverged, before NaNs reach a checkpoint."""
         scaler = self.trained.scaler
         if scaler.is_enabled():  # it skips steps that overflow and lowers its scale
             scale = scaler.get_scale()
@@ -302,7 +302,7 @@ class Trainer:
         self._say(f"resuming {self.recipe.name} from its checkpoint at step {self.step} of {self.config.steps}")
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        """Reject a checkpoint of another training; report a change of code."""
+        """Raise SonorantError for a different run's checkpoint; report a change of code."""
         if state["fingerprint"] != self.fingerprint:
             raise SonorantError(f"{self.run.path}: contains a checkpoint of other settings or data; remove the folder")
         before, now = state.get("provenance") or self.run.provenance(), self.provenance

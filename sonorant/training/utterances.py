@@ -25,12 +25,12 @@ class UtteranceTrainConfig(TrainConfig):
 
     learning_rate_batch: int | None = 2200
     frames_per_micro_batch: int | Literal["auto"] = 1100
-    """Maximum number of padded mel frames per micro-batch; auto: what fits into memory (training/memory.py)."""
+    """Maximum number of padded mel frames per micro-batch; auto: as many as fit into memory (training/memory.py)."""
     diagonal_steps: int = 300
     """Number of steps over which the diagonal prior of the alignment search fades out."""
     freeze_steps: int = 0
-    """First steps of fine-tuning (`init_from`) that train only the embeddings of new speakers. If equal to `steps`,
-    other voices stay bit-identical."""
+    """Number of first fine-tuning steps (`init_from`) that train only the embeddings of new speakers. If equal to
+    `steps`, other voices stay bit-identical."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +50,7 @@ class Utterances(Recipe):
     diagonal_steps: int
 
     def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
-        """`name`: recipe's name; its settings are in section train_<name>."""
+        """`name` is the recipe's name; its settings are in section train_<name>."""
         super().__init__(features)
         self.section = f"train_{name}"
         self.seed, self.steps, self.freeze_steps = config.seed, config.steps, config.freeze_steps
@@ -93,7 +93,7 @@ class Utterances(Recipe):
         return self._plan(self.validation_items, 0)
 
     def start_from(self, initial: Initial) -> Taken:
-        """Copy matching weights and their mel statistics."""
+        """Copy matching weights, and the mel statistics they were trained with."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         # A model with these weights aligns without the diagonal prior.

@@ -1,4 +1,4 @@
-"""`sonorant watch`: print the state of a training from its run directory alone, without torch."""
+"""`sonorant watch`: print the state of a training run, from its run directory alone and without torch."""
 
 import statistics
 import sys
@@ -16,13 +16,14 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 ROWS = 20
 """Number of newest metrics rows whose median pace predicts the remaining time."""
 QUIET = 20.0
-"""Seconds without a change after which a training without a lock counts as killed; ranks take as long to join."""
+"""Seconds without a change after which a training run without a lock counts as killed; joining takes as long."""
 ENDS = {"finished": 0, "failed": 1, "killed": 1, "stopped": 75}
 """Final states and their exit status; after 75 (EX_TEMPFAIL), training can be resumed."""
 
 
 def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
-    """Print a line every `interval` seconds until the training ends; return the exit status. `once`: print one line."""
+    """Print a line every `interval` seconds until the training run ends, or only one if `once`; return the exit
+    status."""
     run = RunDirectory(find_run(path))
     while True:
         state, line = look(run)
@@ -33,8 +34,8 @@ def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
 
 
 def find_run(path: Path) -> Path:
-    """Return the run directory at or below `path`: one with a running trainer, else the newest. Raises SonorantError if
-    there is none."""
+    """Return the run directory at or below `path`: one with a running trainer, otherwise the newest. Raises
+    SonorantError if there is none."""
     if not path.is_dir():
         raise SonorantError(f"{path}: no such folder; name a run directory, or a folder that contains run directories")
     found = {file.parent for name in ("status.json", "lock") for file in path.rglob(name)}
@@ -50,7 +51,7 @@ def newest(folder: Path) -> float:
 
 
 def look(run: RunDirectory) -> tuple[str, str]:
-    """Return the state of a training (`starting`, `running` or one of ENDS), and a line about it."""
+    """Return a training run's state (`starting`, `running` or one of ENDS), and a line about it."""
     status, job = run.status(), read_json(run.job) if run.job.exists() else {}
     state, steps = str(status["state"]), job.get("train", {}).get("steps", 0)
     if run.at_work():

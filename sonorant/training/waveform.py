@@ -29,7 +29,7 @@ SPECTRAL, ADVERSARIAL = ("mel", "spectrum"), ("adversarial", "features")
 WEIGHTS = {"mel": 2.0, "spectrum": 1.0, "adversarial": 0.5, "features": 1.0}
 """Default weights of the generator's losses."""
 FAKE = "fake"
-"""Batch key of the generator's output, for the discriminators."""
+"""Batch key of the generator's output, which discriminators judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +37,18 @@ class WaveformTrainConfig(TrainConfig):
     """Settings for training a waveform model."""
 
     segments_per_micro_batch: int | Literal["auto"] = 8
-    """Number of segments per micro-batch; auto: what fits into memory (training/memory.py)."""
+    """Number of segments per micro-batch; auto: as many as fit into memory (training/memory.py)."""
     segment_frames: int = 48
     """Length of a segment in mel frames."""
     adversarial: bool = True
-    """Whether to train against discriminators, for real corpora and long training."""
+    """Whether to train against discriminators; for real corpora and long training runs."""
     adversarial_width: int = 16
     """Number of channels in the discriminators' first layers."""
     adversarial_frames: int = 8
-    """Mel frames in the random window of each segment that the discriminators judge; at most the whole segment."""
+    """Number of mel frames in the random window of each segment that the discriminators judge; limited to the
+    segment."""
     adversarial_share: float = 0.4
-    """Fraction of the steps, at the end, with discriminators."""
+    """Fraction of the steps with discriminators; these come last."""
     weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     """Weights of the losses mel and spectrum and, with discriminators, adversarial and features."""
     resolutions: list[int] = field(default_factory=lambda: list(RESOLUTIONS))
@@ -160,7 +161,7 @@ class WaveformRecipe(Recipe):
     settings: ClassVar[type[WaveformTrainConfig]]
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: as in `_build`; `train`: fields of `settings`."""
+        """`model` is as in `_build`; `train` contains fields of `settings`."""
         super().__init__(features)
         self.config = self.settings(**train)
         self.model = self._build(self.sizes, model)
@@ -219,7 +220,7 @@ class WaveformRecipe(Recipe):
         return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
-        """Return only spectral losses: those of changing discriminators are not comparable."""
+        """Return only spectral losses, because losses from changing discriminators are not comparable."""
         return Phase("generator", self._losses(model, None), self._terms(SPECTRAL, model))
 
     def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
@@ -239,7 +240,6 @@ class WaveformRecipe(Recipe):
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
 
     def _copy(self, model: nn.Module, frames_BRT: torch.Tensor) -> torch.Tensor:
-        """Return samples (B, T * hop), as in synthesis."""
         samples_BS: torch.Tensor = model(frames_BRT)
         return samples_BS
 

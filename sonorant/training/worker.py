@@ -1,4 +1,4 @@
-"""One rank of a training: torchrun --nproc-per-node 2 -m sonorant.training.worker job.json"""
+"""One rank of a training run: torchrun --nproc-per-node 2 -m sonorant.training.worker job.json"""
 
 import math
 import os
@@ -38,12 +38,12 @@ STOPPED = 75
 
 
 class PeerGone(SonorantError):
-    """Another rank has exited; never the root cause."""
+    """Another rank has exited, which is never the root cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training, described in a JSON file for all ranks."""
+    """A training run, described in a JSON file for all ranks."""
 
     recipe: str
     model: dict[str, Any]
@@ -56,7 +56,6 @@ class Job:
     provenance: dict[str, Any]
     """Commit, hash of the code and fingerprint, for checkpoints and `model.json`."""
     version: int = 1
-    """VERSION of the model kind."""
     codes: str | None = None
     """Folder of the token store, for recipes that learn codes."""
     data: dict[str, Any] = field(default_factory=dict)

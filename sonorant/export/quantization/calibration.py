@@ -1,7 +1,9 @@
-"""Post-training quantisation: scales from activations on training data, and the loss from each layer alone in int8.
+"""Post-training quantisation: scales from activations on training data, and the loss increase from each layer alone in
+int8.
 
-The largest absolute value becomes 127 ("min-max"). On validation data this lost less than least mean squared error and
-percentiles, which clip large activations (docs/log/export.md)."""
+The largest absolute value becomes 127 ("min-max"). On validation data, the loss was lower than with least mean squared
+error or percentiles, which clip large activations (docs/log/export.md).
+"""
 
 import copy
 import dataclasses
@@ -23,7 +25,7 @@ Scales = dict[str, dict[str, float]]
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Return the scales of a float model's layers `names` for the data on which `run(model)` runs it."""
+    """Return the scales of a float model's layers `names`, measured while `run(model)` runs it on data."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
@@ -64,7 +66,7 @@ def _observer(largest: dict[str, float]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Loss from one layer alone in int8, relative to the float model on the same utterances."""
+    """Loss increase from one layer alone in int8, relative to the float model on the same utterances."""
 
     layer: str
     kind: str
@@ -72,7 +74,7 @@ class Sensitivity:
     loss_percent: float
     """Increase of the mean validation loss in percent."""
     error: float
-    """Increase of the mean of the judge's `measure`."""
+    """Increase of the mean error, in the judge's `measure`."""
     measure: str
     stays_float: bool
     """Whether `loss_percent` exceeds the limit."""

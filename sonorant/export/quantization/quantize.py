@@ -1,4 +1,4 @@
-"""Quantise a trained model to int8, decide whether to train it in int8, and report the figures."""
+"""Quantise a trained model to int8, decide whether to train it in int8, and report the results."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +25,8 @@ class QuantizeConfig:
     """Section `quantize` of params.yaml."""
 
     method: Literal["auto", "ptq", "qat"] = "auto"
-    """`ptq`: calibrate; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`, then
-    ship the better model, if uncertain the calibrated one."""
+    """`ptq` calibrates; `qat` continues training in int8; `auto` trains only if calibration raises the loss by more
+    than `max_loss`, and then ships the better model, if uncertain the calibrated one."""
     max_loss: float = 1.0
     """Percent increase of the validation loss (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
@@ -36,7 +36,7 @@ class QuantizeConfig:
     sensitivity_utterances: int = 8
     """Number of validation utterances for testing single layers."""
     max_layer_loss: float = 1.0
-    """Maximum percent increase of the validation loss by a layer in int8; other layers stay in float."""
+    """Maximum increase of validation loss in percent from one layer in int8; layers above it stay in float."""
     steps: int = 150
     """Number of training steps in int8; other settings are those of the float training."""
     learning_rate: float = 0.0004
@@ -53,7 +53,6 @@ class QuantizeConfig:
             raise ValueError("learning_rate must be above 0")
 
     def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
-        """Return why a model of this kind is not trained in int8, or None."""
         if self.method == "ptq":
             return "quantize.method is ptq"
         if (why := model_kind(kind).why_no_qat) or self.method == "qat":
@@ -137,7 +136,7 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """List the layers that stay float, with bytes and fraction."""
+    """List the layers that stay in float, with their bytes and fraction of weights."""
     if not sensitivity:
         return "a pretrained model, which stays float"
     kept = [row for row in sensitivity if row.stays_float]
@@ -147,7 +146,7 @@ def in_float(sensitivity: list[Sensitivity]) -> str:
 
 
 def spread(store: FeatureStore, split: str, count: int) -> NDArray[np.int64]:
-    """Return indices of up to `count` evenly spaced utterances."""
+    """Return indices of up to `count` evenly spaced utterances in `split`."""
     items = utterances_of(store, split)
     return items[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
 
@@ -176,7 +175,6 @@ def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
 
 
 def interval(values: NDArray[np.float64]) -> list[float]:
-    """Return the 95 % interval of the mean of `values` (U,)."""
     return [_rounded(end) for end in bootstrap(np.mean, values, resamples=RESAMPLES)]
 
 
@@ -188,7 +186,7 @@ def in_words(difference: dict[str, Any]) -> str:
 
 
 def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
-    """Return `ptq` or `qat` and the reason. Trained weights ship only if the whole interval of their loss is lower."""
+    """Return `ptq` or `qat`, and why. `qat` ships only if its whole interval of loss differences is below zero."""
     measured = f"training in int8 changed {in_words(qat_above_ptq)}"
     if qat_above_ptq["loss_percent_ci95"][1] < 0.0:
         return "qat", f"{measured}: the trained model ships"

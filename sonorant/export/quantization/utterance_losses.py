@@ -1,4 +1,4 @@
-"""Losses per utterance for paired comparisons. The judges of predictors are in their families; waveform models share
+"""Losses per utterance for paired comparisons. Each family defines the judges of its predictors; waveform models share
 `WaveformJudge`."""
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ LOG_MEL_DB = "log_mel_db"
 
 @dataclass(frozen=True)
 class Judged:
-    """Figures per utterance, (U,) float64."""
+    """Measurements per utterance, (U,) float64."""
 
     loss: Doubles
-    """Training loss of the utterance alone."""
+    """Training loss of each utterance alone."""
     error: Doubles
-    """Lower is better."""
+    """Errors; lower is better."""
     measure: str
     """Name of `error`, such as `LOG_MEL_DB`."""
 
@@ -37,7 +37,7 @@ class Judge(Protocol):
     """Evaluates models of one recipe on fixed utterances."""
 
     def run(self, model: nn.Module) -> None:
-        """Run the model on the utterances as in use."""
+        """Run the model on the utterances as in synthesis."""
 
     def __call__(self, model: nn.Module) -> Judged:
         """Evaluate a model in evaluation mode."""

@@ -13,7 +13,7 @@ from sonorant.training.worker import STOPPED
 
 HINT = "check that each runs the same command with a different PET_NODE_RANK and can reach that port"
 LINGER_SECONDS = 2.0
-"""Seconds before the first node's agent exits, because other nodes need its store."""
+"""Seconds that the first node's agent lingers, because other nodes need its store."""
 
 
 def run() -> None:

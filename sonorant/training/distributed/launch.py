@@ -33,7 +33,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 JOIN_SECONDS = 600
 """Seconds a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
 SHUTDOWN_SECONDS = 20
-"""Seconds for ranks to save after a SIGTERM."""
+"""Seconds that ranks have to save after a SIGTERM."""
 WORKER = "sonorant.training.worker"
 
 
@@ -42,16 +42,16 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""glibc settings to keep freed memory, in huge pages; otherwise page faults take a tenth to a fifth of a vocoder's step
-on CPUs."""
+"""glibc settings to keep freed memory and use huge pages; otherwise page faults take 10 to 20 % of a vocoder's step on
+CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A machine in a training, from PET_* variables."""
+    """A node of a training run, described by PET_* variables."""
 
     rank: int = 0
-    """Number of the node; node 0 writes model and run directory, and hosts the rendezvous."""
+    """Node 0 writes the model and run directory, and hosts the rendezvous."""
     count: int = 1
     host: str = ""
     """Address of the first node; empty for a single node."""
@@ -82,7 +82,7 @@ class Node:
 
 
 def launch(job: Job) -> None:
-    """Train `job` on this node's ranks until it is finished. Only the first node needs the run directory.
+    """Train `job` on this node's ranks. Only the first node needs the run directory.
 
     Raises Stopped after a SIGTERM, once the ranks have saved, and SonorantError if training fails.
     """
@@ -143,8 +143,8 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
     """Return `given` with torchrun's settings completed. Raises SonorantError if PET_* variables are invalid.
 
-    By default, one process per GPU or CPU core, at most one per micro-batch. On CPUs, two processes with one thread are
-    1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded.
+    The default is one process per GPU or CPU core, up to one per micro-batch. On CPUs, two processes with one thread
+    are 1.5 times as fast as one with two, because Fourier transforms and sorting are single-threaded.
     """
     node, cores = Node.of(given), usable_cores()
     most = max(1, micro_batches_per_step // node.count)
@@ -170,8 +170,8 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
 
 
 def _processes(wanted: str, cores: int, most: int) -> int:
-    """Return a node's number of processes. `wanted`: number, gpu, cpu or auto; empty: one per GPU or core up to
-    `most`."""
+    """Return a node's number of processes. `wanted` is a number, gpu, cpu or auto; empty means one per GPU or core, up
+    to `most`."""
     gpus = torch.cuda.device_count()
     words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
     processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
@@ -214,7 +214,7 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> str | None:
-    """Return the network interface towards `host`, or None if unknown; gloo's default may be loopback. Raises
+    """Return the network interface that reaches `host`, or None if unknown; gloo's default may be loopback. Raises
     SonorantError if `host` is loopback."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""Compare the samples of all ranks with the plan, and the features, codes, settings and code of all nodes."""
+"""Compare the samples of all ranks with the plan, and compare features, codes, settings and code between nodes."""
 
 import hashlib
 import os
@@ -22,16 +22,16 @@ EPOCHS_COMPARED = 4
 """Number of successive epochs that must not all have the same plan."""
 HINT = "fix the code that loads the data: a rank must compute exactly what `shard` returns for its global rank"
 Samples = list[tuple[int, int]]
-"""Pairs of utterance index and first frame read."""
+"""Pairs of an utterance index and the first frame read."""
 
 
 @dataclass(frozen=True)
 class Page:
     rank: str
     planned: str
-    """Hash of the rank's plan of these steps."""
+    """Hash of the rank's plan for the recorded steps."""
     computed: list[Samples]
-    """Computed samples, by step."""
+    """Computed samples of each step."""
 
 
 class Ledger:
@@ -42,8 +42,8 @@ class Ledger:
         self._computed: list[Samples] = []
 
     def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
-        """Start recording before step `place` of an epoch; return its micro-batches. Raises AllRanksError if the ranks'
-        plans differ or epochs are not reshuffled."""
+        """Start recording before step `place` of an epoch; return that step's micro-batches. Raises AllRanksError if
+        the ranks' plans differ or epochs are not reshuffled."""
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
@@ -138,8 +138,8 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's. A collective
     call.
 
-    With several nodes, one rank per node also compares all arrays with their hashes, which may take hours. `code`: hash
-    of the package.
+    With several nodes, one rank per node also compares all arrays with their hashes, which may take hours. `code` is
+    the hash of the package.
     """
     if ranks.world_size == 1:
         return

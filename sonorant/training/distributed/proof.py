@@ -1,6 +1,7 @@
-"""Prove that the ranks train together: one group, separate devices, equal state, averaged gradients, a divided plan.
+"""Check that the ranks train together: in one group, on separate devices, with equal state, averaged gradients and
+different samples.
 
-The ranks exchange their evidence, so a violation ends all of them with the same error.
+The ranks exchange hashes, so that all of them stop with the same error.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from sonorant.training.step import TrainStep
 CHECK_EVERY = 100
 """Steps between checks, in addition to the first step and each checkpoint."""
 Load = Callable[[list[list[MicroBatch]]], Iterator[Batch]]
-"""Function that loads this rank's share of some steps."""
+"""Function that loads this rank's share of the given steps."""
 CAUSES = {
     "gradients": "gradients were not averaged: call `TrainStep.wrapped`, not a phase's module",
     "weights": "start again from the last checkpoint; if the machine computes differently again, remove it",
@@ -29,7 +30,7 @@ CAUSES = {
     "average": "the moving average was updated outside the step: start again from the last checkpoint",
     "optimizer": "the rank did not load the same checkpoint as the others: start again",
 }
-"""Likely cause of a difference by part of the state, in causal order."""
+"""Likely cause of a difference in each part of the state; causes come before their effects."""
 
 
 def prove_group(ranks: Ranks, expected: int) -> None:
@@ -59,8 +60,8 @@ class Proof:
         self._one_state("before training", _weights_and_buffers(self.recipe))
 
     def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
-        """Raise AllRanksError if state or plan differ; then settle DDP's buckets, which decide the order of sums, by a
-        pass over a row of each micro-batch: DDP rebuilds them after its first pass."""
+        """Raise AllRanksError if state or plan differ. Then run a row of each micro-batch forward and backward, because
+        DDP rebuilds its buckets, which decide the order of sums, after the first pass."""
         averages = {"average": dict(trained.ema.state_dict()), "optimizer": _optimizer(trained)}
         self._one_state(f"step {step}", _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)
@@ -74,13 +75,13 @@ class Proof:
         return step % CHECK_EVERY == 0 or step == started + 1
 
     def check(self, trained: TrainStep, step: int) -> None:
-        """Raise AllRanksError if the ranks' state differs, or their samples differ from the plan."""
+        """Raise AllRanksError if state differs between ranks, or their samples differ from the plan."""
         parts = {"gradients": _gradients(self.recipe)} | _weights_and_buffers(self.recipe)
         self._one_state(f"step {step}", parts | {"average": dict(trained.ema.state_dict())})
         self.ledger.check(step)
 
     def _one_state(self, when: str, parts: dict[str, Tensors]) -> None:
-        """Raise AllRanksError if any part of the state is not bit-identical on all ranks."""
+        """Raise AllRanksError unless `parts` are bit-identical on all ranks."""
         if self.ranks.world_size == 1:
             return
         own = {part: _hash(tensors.values()) for part, tensors in parts.items()}

@@ -59,7 +59,7 @@ class Ranks:
         return f"{self.host}/{self.rank}"
 
     def gather(self, value: Any) -> list[Any]:
-        """Return every rank's picklable `value` in rank order, through CPUs."""
+        """Return every rank's picklable `value` in rank order, exchanged through CPUs."""
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return values
@@ -72,8 +72,8 @@ class Ranks:
         return dict(zip(names, tensor.tolist(), strict=True))
 
     def ask(self, flag: bool) -> Callable[[], bool]:
-        """Start to determine whether any rank sets `flag`; return a function that waits for the answer. Runs through
-        CPUs, so that no GPU or rank waits."""
+        """Start checking whether any rank sets `flag`; return a function that waits for the result. The check runs on
+        CPUs, so no GPU waits."""
         tensor = torch.tensor(int(flag))
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True)
 
@@ -84,7 +84,8 @@ class Ranks:
         return answer
 
     def after(self, work: Callable[[], Result] | None) -> Result | None:
-        """Run `work`, if given, and wait for all ranks, without a collective's timeout because `work` may take hours.
+        """Run `work`, if given, and wait for all ranks without the timeout of collectives, because `work` may take
+        hours.
 
         A collective call. Raises RuntimeError if there is no heartbeat for `SILENCE` seconds, or the store is gone.
         """
@@ -118,7 +119,6 @@ class Ranks:
 
 @contextmanager
 def _beating(beat: Callable[[], object]) -> Iterator[None]:
-    """Call `beat` every `BEAT` seconds in this context."""
     done = threading.Event()
 
     def keep_beating() -> None:
@@ -136,7 +136,7 @@ def _beating(beat: Callable[[], object]) -> Iterator[None]:
 
 
 def join(patience: float) -> Ranks:
-    """Join torchrun's process group: NCCL with a GPU per local rank, or gloo on CPUs. `patience`: timeout of
+    """Join torchrun's process group: NCCL if each local rank has a GPU, otherwise gloo. `patience`: timeout of
     collectives in seconds."""
     timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
@@ -160,7 +160,6 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have Linux signal this process when its parent dies."""
     if _prctl is not None:
         pr_set_pdeathsig = 1
         _prctl(pr_set_pdeathsig, int(number))

@@ -1,7 +1,7 @@
-"""Watchdog: report a rank that hangs and, after a time limit, end training.
+"""Report a rank that hangs and, after a time limit, end training.
 
-Ranks exchange their phases through the process group's key-value store. Clocks are never compared: a rank reports the
-time spent in its phase, and the receiver adds the age of the report.
+Ranks exchange their phases through the process group's store. Clocks are never compared: a rank reports the time in its
+phase, and the receiver adds the report's age.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Whereabouts:
     idle: float
     """Seconds since the phase began."""
     silent: bool = False
-    """Whether the rank does not respond; then `phase` is the last known."""
+    """Whether the rank does not respond; then `phase` is the last known one."""
 
     def __str__(self) -> str:
         said = "has not responded" if self.silent else "has made no progress"
@@ -61,8 +61,8 @@ class Whereabouts:
 def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
     """Return the ranks that have kept the others waiting for at least `limit` seconds.
 
-    These are silent ranks, else ranks not in a `WAITING` phase: the one at the lowest step and longest in its phase,
-    and its equals in step and phase. If all wait for each other, all are returned.
+    Suspects are silent ranks or, if there are none, ranks outside `WAITING` phases. Returns the suspect at the lowest
+    step and longest in its phase, with all others in that step and phase; without suspects, all ranks.
     """
     suspects = [one for one in ranks if one.silent] or [one for one in ranks if one.phase not in WAITING]
     if not suspects:
@@ -72,8 +72,8 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 
 
 class Watchdog:
-    """Watches all ranks within its context. One thread exchanges states, another evaluates them, as the store may
-    hang."""
+    """Watches all ranks while its context is open. As the store may hang, one thread exchanges states and another
+    evaluates them."""
 
     def __init__(
         self, ranks: Ranks, stopwatch: Stopwatch, step: Callable[[], int], machine: MachineConfig, run: RunDirectory

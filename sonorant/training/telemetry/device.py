@@ -23,7 +23,7 @@ class DeviceLoad:
                 print(f"GPU utilization and temperature are not logged: {error}", flush=True)
 
     def read(self) -> dict[str, float]:
-        """Return the figures of `Nvml.load`, and reserved_gib (memory reserved by torch)."""
+        """Return the metrics of `Nvml.load`, and reserved_gib (memory reserved by torch)."""
         if self.device.type != "cuda":
             return {}
         row = {"reserved_gib": torch.cuda.max_memory_reserved(self.device) / 2**30}
@@ -36,7 +36,7 @@ class DeviceLoad:
         return row
 
     def findings(self, row: dict[str, float]) -> dict[str, str]:
-        """Return warnings about a row of `read`: kind to sentence."""
+        """Return warnings about a row from `read`, by kind of problem."""
         found = {}
         if row.get("utilization", 100.0) < IDLE:
             remedy = "use larger micro-batches or compile: true"

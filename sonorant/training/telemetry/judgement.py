@@ -15,7 +15,7 @@ HINTS = {
 LOOK = "check that machine for other programs, fewer cores or throttled clocks"
 IDLE = "had nothing to compute: raise micro_batches_per_step or start fewer processes"
 Findings = dict[tuple[int, str], str]
-"""Warning by rank and kind of finding."""
+"""Warning by rank and kind of problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +24,13 @@ class Reading:
 
     host: str
     times: dict[str, float]
-    """Fraction of wall time per phase; `communication`: waiting for other ranks and the network."""
+    """Fraction of wall time per phase; `communication` is waiting for other ranks and the network."""
     frames: float
-    """Number of mel frames computed."""
     load: dict[str, float]
-    """Load from `DeviceLoad.read`."""
     loss: float | None
     cores: float
     own: dict[str, str]
-    """The rank's own findings: kind to warning."""
+    """Warnings about this rank, by kind of problem."""
 
 
 def judge(readings: list[Reading]) -> Findings:
@@ -69,14 +67,14 @@ class Judgement:
         self._printed: set[tuple[int, str]] = set()
 
     def take(self, found: Findings) -> list[str]:
-        """Add the findings of a reading; return new warnings."""
+        """Add the findings of a reading; return the warnings that are new."""
         self._held = {key: self._held.get(key, 0) + 1 for key in found}
         new = [key for key, readings in self._held.items() if readings >= AGAIN and key not in self._printed]
         self._printed |= set(new)
         return [f"warning: rank {key[0]}: {found[key]}" for key in new]
 
     def row(self) -> dict[str, float]:
-        """Return as metrics the number of ranks with each kind of printed finding."""
+        """Return metrics: the number of ranks that currently have each kind of printed warning."""
         counts = {kind: 0.0 for _, kind in sorted(self._printed)}
         for (_, kind), readings in self._held.items():
             if readings >= AGAIN:

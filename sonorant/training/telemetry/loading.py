@@ -1,4 +1,5 @@
-"""Cost of loading batches, and the cause of waiting for data. A batch carries its cost from the worker process."""
+"""Measure the time to load batches, and find the cause of waiting for data. Each batch carries its time from the worker
+process."""
 
 import time
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from sonorant.features.batches import Batch
 from sonorant.features.feature_store import FeatureStore
 
 COST = "cost"
-"""Batch key of the cost, (2,) float64, the fields of `Cost`; removed before the model is called."""
+"""Batch key of the loading time, (2,) float64, the fields of `Cost`; removed before the model is called."""
 
 
 @dataclass(kw_only=True)
@@ -21,7 +22,7 @@ class Cost:
     """Seconds spent making tensors."""
 
     def take(self, batch: Batch) -> Batch:
-        """Add a batch's cost and remove it from the batch."""
+        """Add a batch's loading time and remove it from the batch."""
         reading, transforming = batch.pop(COST).tolist()
         self.reading += reading
         self.transforming += transforming

@@ -12,7 +12,7 @@ from sonorant.training.telemetry.judgement import Judgement, Reading, judge
 from sonorant.training.telemetry.loading import Cost, cause_of_waiting
 
 DETAILED = 8
-"""Maximum number of ranks with separate metrics; of more, only the mean is logged."""
+"""Maximum number of ranks with separate metrics; above it, only the mean is logged."""
 WAITING = 0.02
 """Fraction of time waiting for data above which a warning is printed."""
 NANOSECONDS = 1e-9
@@ -57,7 +57,7 @@ class Meter:
         self.own_frames += sum(self.recipe.units(micro_batch)["frames"] for micro_batch in self._own())
 
     def restart(self) -> None:
-        """Reset after time that was not spent on steps."""
+        """Reset measurements after time not spent on steps."""
         self.stopwatch.read()
         self._forget()
 
@@ -70,7 +70,7 @@ class Meter:
         return [batch for batch, weight in shard(self._step, self.ranks.rank, self.ranks.world_size) if weight]
 
     def _exposed(self) -> float:
-        """Return the seconds of averaging gradients, not overlapped by computation, in the previous step."""
+        """Return the seconds of the previous step in which gradients were averaged without simultaneous computation."""
         data = [module._get_ddp_logging_data() for module in self.wrapped]
         names = "backward_comm_time", "backward_compute_comm_overlap_time"
         return sum(max(0.0, NANOSECONDS * (one.get(names[0], 0) - one.get(names[1], 0))) for one in data)

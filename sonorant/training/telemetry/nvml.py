@@ -17,7 +17,7 @@ SLOWED = {
     0x40: "heat, by the hardware",
     0x80: "power supply, by the hardware",
 }
-"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons). The power cap (0x04) is not one: a
+"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons). The power cap (0x04) is not a fault: a
 well-used GPU reaches it."""
 
 
@@ -45,7 +45,6 @@ class Nvml:
 
     @property
     def driver(self) -> str:
-        """Driver version, such as 580.65.06."""
         return str(self._library.nvmlSystemGetDriverVersion())
 
     def uuids(self) -> list[str]:

@@ -11,11 +11,11 @@ from sonorant.files import atomic_file
 LIMIT = 50
 """Maximum number of steps in a trace; each adds megabytes."""
 AFTER, LENGTH = 10, 5
-"""Numbers of steps that `auto` skips and records."""
+"""Number of steps that `auto` skips, and number that it records."""
 
 
 def parse_steps(text: str, start: int = 0) -> tuple[int, int]:
-    """Return the first and last step to record, counted from 1. `text`: `auto` (relative to step `start`) or
+    """Return the first and last step to record, counted from 1. `text` is `auto` (relative to step `start`) or
     `FIRST:LAST`. Raises SonorantError otherwise."""
     if text == "auto":
         return start + AFTER + 1, start + AFTER + LENGTH

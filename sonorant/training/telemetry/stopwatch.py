@@ -13,11 +13,11 @@ REST = "rest"
 ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
 """Phases timed by the GPU's clock, because they run asynchronously."""
 QUIET_SECONDS = 10.0
-"""Seconds between progress lines without a terminal."""
+"""Seconds between progress lines if not on a terminal."""
 
 
 class Stopwatch:
-    """Sums the time per phase since the last reading; nested phases interrupt the outer one."""
+    """Sums the time per phase since the last reading; a nested phase interrupts the outer one."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         on_gpu = device is not None and device.type == "cuda"
@@ -69,7 +69,7 @@ def _now() -> torch.cuda.Event:
 
 
 class Progress:
-    """Progress line: updated in place on a terminal, else printed every `QUIET_SECONDS`."""
+    """Progress line: updated in place on a terminal, otherwise printed every `QUIET_SECONDS`."""
 
     def __init__(self, name: str, steps: int, start: int) -> None:
         self.name, self.steps = name, steps
