@@ -1,5 +1,5 @@
-"""Cache of results by the content they were computed from. An interrupted stage continues where it stopped, and after a
-recording is added or edited, only that recording is processed."""
+"""Cache of results, keyed by the inputs and code that they were computed from. An interrupted stage continues where it
+stopped, and after a recording is added or edited, only that recording is processed."""
 
 import ast
 import hashlib

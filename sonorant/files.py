@@ -211,7 +211,7 @@ def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:
-    """Read a JSON file as `parse_checked` does."""
+    """Read a JSON file and build the dataclass `kind`; see `parse_checked`."""
     return parse_checked(read_json(path), kind, path, hint=hint)
 
 
@@ -282,7 +282,7 @@ def sha256_tree(paths: Iterable[Path]) -> str:
 
 
 class DoubtError(Exception):
-    """`built` cannot build the value; pydantic explains why."""
+    """Raised if `built` cannot build the value; pydantic explains why."""
 
 
 def built(kind: Any, value: Any) -> Any:

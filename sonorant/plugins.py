@@ -1,6 +1,6 @@
 """Plug-ins: voice families, commands, runtimes, corpus kinds and executors that the core does not import.
 
-Each folder of `sonorant/extras` defines one `PLUGIN`, and an installed package may add another by an entry point
+Each folder of `sonorant/extras` defines one `PLUGIN`, and an installed package may add one through an entry point
 `<name> = "<module>:<attribute>"` in the group `sonorant.plugins`. Removing the folder removes the plug-in.
 """
 
@@ -16,12 +16,12 @@ from sonorant.errors import SonorantError
 GROUP = "sonorant.plugins"
 EXTRAS = "sonorant.extras"
 PARALLEL = "sonorant.families.parallel.family:PARALLEL"
-"""Voice family of the core."""
+"""The core's voice family, as for `load`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """Everything that a plug-in adds, by name. A value is `<module>:<attribute>`, imported when it is first used."""
+    """Everything that a plug-in adds, by name. Values are `<module>:<attribute>`, imported on first use."""
 
     families: Mapping[str, str] = field(default_factory=dict)
     """Instances of `sonorant.families.family.Family`, by `voice.family`."""

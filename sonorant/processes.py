@@ -57,12 +57,12 @@ def spread(
     """Apply `function` to each item and return the results in order, with a progress bar on stderr.
 
     Processes are spawned, not forked, because a fork would copy the locks of thread pools that torch and ONNX Runtime
-    have started. Each calls `prepare(*arguments)` once before its first item, which sets only the state of its own
-    module. `keep`, if given, is called with each index and result once available, in any order; nothing is returned
+    have started. Each process calls `prepare(*arguments)`, which sets only the state of its own module, once before its
+    first item. `keep`, if given, is called with each index and result once available, in any order; nothing is returned
     then. `processes`: None means one per usable core, or the workers of the cluster in SONORANT_SCHEDULER; a number
-    means that many on this machine. `reads`: files with which a remote worker checks that it has the same folders. Only
-    this process writes files. Raises SonorantError if a process dies (in a cluster, if every worker of an item dies),
-    and any error that `function` raises.
+    means that many on this machine. `reads`: files that a remote worker checks, to ensure that it has the same folders.
+    Only this process writes files. Raises SonorantError if a process dies (in a cluster, if every worker of an item
+    dies), and any error that `function` raises.
     """
     if processes is None and (address := scheduler_address()):
         executor = _executor(address)

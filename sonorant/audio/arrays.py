@@ -1,4 +1,4 @@
-"""Short names of array types."""
+"""Short names for array types."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -12,7 +12,8 @@ DEAD_DB = 40.0
 ALIKE = 0.9
 """Correlation, of either sign, above which two channels hold the same sound."""
 _ACTIVE_DB = 25.0
-"""Level in dB below the loudest block at which a block is a pause; all channels may share its hum."""
+"""Level in dB below the loudest block at which a block is a pause. Pauses are ignored, because all channels may share
+their hum."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
 """Maximum delay between channels in seconds; sound travels 17 metres in this time."""
@@ -31,7 +32,7 @@ class Channels(StrEnum):
 class ChannelFinding:
     kind: Channels
     correlation: float | None = None
-    """Correlation of the two least similar live channels, without pauses."""
+    """Correlation of the two least similar live channels, outside pauses."""
     pair: tuple[int, int] = (0, 0)
 
 
@@ -55,7 +56,7 @@ def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:
 
 
 def channel_finding(samples_SC: Samples, rate: int) -> ChannelFinding:
-    """Compare finite channels at `rate` Hz."""
+    """Compare the channels of finite samples (S, C) at `rate` Hz."""
     live = live_channels(samples_SC)
     if live.sum() < 2:
         return ChannelFinding(kind=Channels.ONE if len(live) == 1 else Channels.DEAD)

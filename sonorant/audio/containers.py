@@ -1,7 +1,7 @@
 """Detect truncated sound files from their containers, because decoders often read them as shorter recordings.
 
-RIFF WAVE and AVI, AIFF, CAF, AU, Ogg (RFC 3533), MP3's Xing/Info header (LAME), m4a, mp4 and mov (ISO/IEC 14496-12),
-Matroska and WebM (RFC 9559, RFC 8794), ASF: wma. FLAC's decoder detects truncation itself.
+Supported: RIFF WAVE and AVI, AIFF, CAF, AU, Ogg (RFC 3533), MP3's Xing/Info header (LAME), m4a, mp4 and mov (ISO/IEC
+14496-12), Matroska and WebM (RFC 9559, RFC 8794), ASF (wma). FLAC's decoder detects truncation itself.
 """
 
 from collections.abc import Callable

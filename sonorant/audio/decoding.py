@@ -21,8 +21,8 @@ SUFFIXES = (
 # fmt: on
 """Suffixes to try, in this order, for a recording named without a suffix."""
 PREROLL = 0.5
-"""Seconds to decode before a part, because the first frames after a seek are wrong in Opus and MP3, and containers seek
-only to a block."""
+"""Seconds to decode before the requested part, because the first frames after a seek are wrong in Opus and MP3, and
+containers seek only to a block."""
 _UNKNOWN = "Format not recognised"
 
 
@@ -66,8 +66,8 @@ def header(path: Path) -> Header:
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
     """Decode a file from `start` to `end` (seconds; None means the file's end) to float32 (S, C), full scale 1.0, and
-    the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals that part of the decoded file,
-    within 1 ms in formats with time stamps only (webm). Raises errors as `header` does."""
+    the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same part of the whole
+    decoded file, or is within 1 ms of it in formats with only time stamps (webm). Raises errors as `header` does."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).decode(path, start, end, opened)
@@ -82,7 +82,7 @@ def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[ND
 
 
 def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """Decode a whole file in constant memory: pieces (S, C) of at most about 10 s, and the rate in Hz."""
+    """Decode a whole file in constant memory: yield pieces (S, C) of at most about 10 s, and the rate in Hz."""
     opened = _open(path)
     if isinstance(opened, str):
         yield from _ffmpeg(path, opened).decode_blocks(path, opened)
@@ -114,8 +114,8 @@ def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray
 
 
 def _open(path: Path) -> soundfile.SoundFile | str:
-    """Open the file with libsndfile, or return why that fails. A file that opens and fails later is damaged; FFmpeg
-    might decode only its beginning."""
+    """Open the file with libsndfile, or return the reason why it cannot. A file that opens but fails later is damaged;
+    FFmpeg might decode only its beginning."""
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
     try:

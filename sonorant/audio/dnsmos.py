@@ -25,7 +25,7 @@ SCORES = {
     "sig": (-0.08397278, 1.22083953, 0.0052439),
     "bak": (-0.13166888, 1.60915514, -0.39604546),
 }
-"""Polynomials from the network's outputs to scores, 1 to 5: overall, speech, background."""
+"""Polynomials that map the network's outputs to scores from 1 to 5: overall, speech, background."""
 OUTPUTS = ("sig", "bak", "ovrl")
 """Order of the network's outputs."""
 NOT_INSTALLED = "not run: speechmos is not installed; run: pip install 'sonorant[mos]'"

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sonorant.audio.decoding import PREROLL, Header, UndecodableError
 
 GAP = 0.05, 60.0
-"""Minimum and maximum jump in time stamps, in seconds, that is a gap: a smaller one is rounding, a larger one a damaged
-time stamp."""
+"""Minimum and maximum jump in time stamps, in seconds, that counts as a gap: a smaller one is rounding, a larger one a
+damaged time stamp."""
 # Without this list, text may be read as a playlist, which opens other files.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,asf,avi,flv,mpegts,mpeg,aac,loas,ac3,eac3,dts,amr,mp3,ogg,wav,w64,aiff,caf,au"
@@ -34,7 +34,7 @@ SLACK = 0.1
 
 Samples = NDArray[np.float32]
 _Sound = tuple[float | None, Samples]
-"""Time stamp in seconds, if any, and samples (C, S)."""
+"""Time stamp in seconds, if any, and samples (C, S) of a decoded frame."""
 
 av.logging.set_level(None)  # errors are raised instead
 
@@ -52,7 +52,7 @@ def header(path: Path, refused: str) -> Header:
 
 
 def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[NDArray[np.float32], int]:
-    """Decode a part as `decoding.decode` does; files without seeking are decoded from their start."""
+    """Decode a part as `decoding.decode` does; files that cannot be searched are decoded from the start."""
     found = None
     if start > 2 * PREROLL:
         with _opened(path, refused) as file, suppress(UndecodableError):  # a seek may split a packet
@@ -87,7 +87,7 @@ class _File:
 
     @property
     def sound_length(self) -> float | None:
-        """Seconds of sound without padding; None if not stored."""
+        """Length in seconds of the sound without padding; None if not stored."""
         ticks, unit = self.stream.duration, self.stream.time_base
         if not self.container.format.name.startswith("mov,") or ticks is None or unit is None:
             return None
@@ -95,7 +95,7 @@ class _File:
 
     @property
     def longest(self) -> float | None:
-        """Seconds of the longest stream; None if not stored."""
+        """Length in seconds of the longest stream; None if not stored."""
         telling = self.container.format.name.split(",")[0] in _TELLING
         return self.container.duration / av.time_base if telling and self.container.duration is not None else None
 
@@ -127,7 +127,7 @@ def _counted(file: _File) -> float:
 
 
 def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Samples | None:
-    """Return samples (C, S) of the part; None if a seek failed or went past its start."""
+    """Return samples (C, S) of the part; None if seeking failed or went past the part's start."""
     rate, (opening, sounds) = file.rate, _opening(file)
     origin = opening[0] or 0.0
     if jump:

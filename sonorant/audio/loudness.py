@@ -10,7 +10,7 @@ from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
 
 BLOCK = 0.4
-"""Seconds per gating block."""
+"""Length in seconds of a gating block."""
 OVERSAMPLING = 4
 
 

@@ -1,5 +1,5 @@
-"""Noise, room, bandwidth, hum, clipping and pitch of a recording; None if it is too short or contains no speech. Only
-the noise floor depends on the level."""
+"""Measure noise, reverberation, bandwidth, hum, clipping and pitch of a recording. A measure is None if the recording
+is too short or contains no speech. Only the noise floor depends on the recording's level."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,11 +30,11 @@ class Measures:
     """Rounded measurements of one recording; None means not measurable."""
 
     speech_seconds: float
-    """Length of the speech without pauses, to 32 ms."""
+    """Seconds of speech without pauses, in steps of 32 ms."""
     snr_db: float | None
-    """Mean power of speech above the noise floor."""
+    """Mean power of speech relative to the noise floor."""
     noise_floor_db: float | None
-    """5th percentile of the power of 10 ms frames in dB of full scale, without offset and digital silence (R. Martin,
+    """5th percentile of the power of 10 ms frames in dB of full scale, excluding offset and digital silence (R. Martin,
     "Noise power spectral density estimation", IEEE TSAP 9, 2001). Too high for recordings without pauses."""
     reverberation: float | None
     """Reverberation time in seconds."""
@@ -78,8 +78,8 @@ def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
 
 
 def noise(samples: Floats, rate: int, probability: Floats) -> tuple[float | None, float | None]:
-    """Return the signal-to-noise ratio in dB (None without speech) and noise floor in dB of full scale (None below 0.1
-    s)."""
+    """Return the signal-to-noise ratio in dB (None without speech) and the noise floor in dB of full scale (None if
+    shorter than 0.1 s)."""
     size = round(0.01 * rate)
     frames_TS = samples[: len(samples) // size * size].reshape(-1, size).astype(np.float64)
     power_T = np.square(frames_TS).mean(axis=1)
@@ -118,8 +118,9 @@ def reverberation(powers_TF: Doubles) -> float | None:
 
 
 def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
-    """Return the upper edge in Hz, to 1/64 of half the rate, of the highest two adjacent bands with speech: 10 dB above
-    their quietest moments (noise) and within 70 dB of the loudest band (rounding). None without speech."""
+    """Return the upper edge in Hz, to 1/64 of half the rate, of the highest two adjacent bands with speech; None
+    without speech. In such a band, speech is 10 dB above the quietest moments (noise) and within 70 dB of the loudest
+    band (below that is rounding error)."""
     size = 2 * round(0.016 * rate)
     powers_TF = _powers(samples, size, size // 2)
     speaking = _speaking(len(powers_TF), size / 2 / rate, probability)
@@ -134,8 +135,9 @@ def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
 
 
 def hum(heard: Floats) -> float | None:
-    """Return the power in dB of the strongest of 50, 60, 100 and 120 Hz above neighbouring frequencies, in the quietest
-    quarter of half-second windows of samples (S,) at `RATE`; None below 1 s. It is 0 to 8 without hum."""
+    """Return the power in dB of the strongest of 50, 60, 100 and 120 Hz relative to neighbouring frequencies, in the
+    quietest quarter of half-second windows of samples (S,) at `RATE`; None if shorter than 1 s. Without hum it is 0 to
+    8."""
     slow = resample(heard, RATE, _MAINS_RATE)
     if len(slow) < _MAINS_RATE:
         return None
@@ -149,8 +151,9 @@ def hum(heard: Floats) -> float | None:
 
 
 def soft_clipped(samples: Floats) -> float:
-    """Return the fraction of samples (S,) within 2 % of a peak below full scale, if at least four times as many as in
-    the next 2 % (2.4 times in a sine): clipped, then attenuated."""
+    """Detect clipping that was attenuated afterwards. Return the fraction of samples (S,) within 2 % of the peak if the
+    peak is below full scale and at least four times as many samples are there as in the next 2 % down (2.4 times in a
+    sine); otherwise 0."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
@@ -163,7 +166,7 @@ def soft_clipped(samples: Floats) -> float:
 
 def pitch(heard: Floats, probability: Floats) -> float | None:
     """Return the median fundamental frequency in Hz of speech (S,) at `RATE`, by DIO (Morise et al. 2009; pyworld);
-    None below 0.2 s of voiced speech."""
+    None if there is less than 0.2 s of voiced speech."""
     import pyworld
 
     f0_T, _ = pyworld.dio(heard.astype(np.float64), RATE, f0_floor=60.0, f0_ceil=500.0, frame_period=10.0, speed=4)

@@ -1,5 +1,5 @@
-"""The mel spectrogram of features, losses and evaluation, and Griffin-Lim. Shapes: S samples, T frames, F frequency
-bins (n_fft / 2 + 1), M mel bins."""
+"""Mel spectrogram for features, losses and evaluation, and Griffin-Lim. Shapes: S samples, T frames, F frequency bins
+(n_fft / 2 + 1), M mel bins."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,7 +62,7 @@ def mel_to_hertz(mel: np.ndarray) -> np.ndarray:
 
 
 def mel_filterbank(config: MelConfig) -> np.ndarray:
-    """Return triangular filters, float32 (M, F), equally spaced in mel, of unit area over Hz."""
+    """Return triangular filters, float32 (M, F), equally spaced on the mel scale, each with unit area in Hz."""
     bins = np.linspace(0, config.sample_rate / 2, config.n_fft // 2 + 1)
     limits = hertz_to_mel(np.array([config.f_min, config.f_max]))
     edges = mel_to_hertz(np.linspace(limits[0], limits[1], config.n_mels + 2))
@@ -81,7 +81,8 @@ def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]
 
 @lru_cache(maxsize=16)
 def _bands(config: MelConfig, device: torch.device) -> tuple[tuple[slice, Tensor], ...]:
-    """Return groups of neighbouring filters: frequencies and filters (m, f). Nine tenths of the filterbank are zero."""
+    """Return groups of neighbouring filters as (slice of frequencies, filters (m, f)), because nine tenths of the
+    filterbank are zero."""
     bank = filters_of(config, device)
     groups = []
     with torch.inference_mode(False):

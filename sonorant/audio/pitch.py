@@ -1,4 +1,4 @@
-"""Pitch of a recording per frame, and the rows that drive a vocoder's source.
+"""Track the pitch of a recording per frame, and compute the rows that drive a vocoder's source.
 
 A voice's frames have M rows of log-mel, then `ROWS` rows of pitch; a vocoder's input has `SOURCE_ROWS` more. Shapes: B
 items, D = M + 2 rows, T frames, S samples.
@@ -15,9 +15,10 @@ REFERENCE = 200.0
 PITCH_STD = 0.25
 """Typical standard deviation of a speaker's pitch in octaves, the unit of token pitch in the models."""
 ROWS = 2
-"""Pitch rows per frame: octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
+"""Number of pitch rows per frame: octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
 SOURCE_ROWS = 2
-"""Source rows per frame: phase of the fundamental at the frame's start in cycles, 0 to 1, and frame number."""
+"""Number of source rows per frame: phase of the fundamental at the frame's start in cycles, 0 to 1, and frame
+number."""
 LOWEST, HIGHEST = 70.0, 500.0
 """Range of the pitch search in Hz."""
 NOISE_FRAMES = 128
@@ -54,7 +55,7 @@ class SourceRows:
         self._passed: np.ndarray | None = None  # phase at the start of the last frame, and its pitch in Hz (B, 2)
 
     def append(self, frames: Floats) -> Floats:
-        """Append the source rows: (B, D, T) with `ROWS` last -> (B, D + 2, T) float32."""
+        """Append the source rows: (B, D, T) with the pitch rows last -> (B, D + 2, T) float32."""
         count = frames.shape[2]
         hertz = REFERENCE * np.exp2(frames[:, -ROWS].astype(np.float64))
         passed, before = np.zeros((len(hertz), 1)), hertz[:, :1]

@@ -60,8 +60,8 @@ class Recognizer(Protocol):
 
 
 class PocketSphinx(Recognizer):
-    """CMU PocketSphinx with its English model (Huggins-Daines et al., ICASSP 2006). BSD. 3,000 active HMMs per frame
-    instead of 30,000 are 35 % faster on LJSpeech with the same word error rate; 2,000 increase it."""
+    """CMU PocketSphinx with its English model (Huggins-Daines et al., ICASSP 2006). BSD. With 3,000 active HMMs per
+    frame instead of 30,000, it is 35 % faster on LJSpeech at the same word error rate; with 2,000, the rate rises."""
 
     ACTIVE_HMMS = 3000
 

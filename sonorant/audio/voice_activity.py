@@ -1,4 +1,4 @@
-"""Voice activity detection: Silero VAD finds speech to 32 ms, and signal energy refines its edges to 5 ms.
+"""Voice activity detection: Silero VAD locates speech to within 32 ms, and signal energy refines its edges to 5 ms.
 
 The network (package silero-vad, version 6, MIT) is late at soft onsets and early at a final /s/ or /f/, so each edge is
 moved to where the energy of a low or a high band rises above the noise floor.
@@ -19,7 +19,7 @@ from sonorant.errors import SonorantError
 RATE = 16_000
 """Sample rate of the network's input in Hz."""
 BLOCK = 512
-"""Samples per probability."""
+"""Number of samples per probability of speech."""
 BLOCK_SECONDS = BLOCK / RATE
 SPEAKING = 0.5
 """Minimum probability at which speech starts."""

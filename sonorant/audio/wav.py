@@ -47,7 +47,7 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
     """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
-    A pipe or device is written immediately, with a header of unknown length."""
+    A pipe or device is written immediately; its header leaves the length unknown."""
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
         written = 0

@@ -7,7 +7,7 @@ from typing import Any
 from sonorant.text import load_frontend
 
 ARPABET: dict[str, str] = json.loads((Path(__file__).parent / "arpabet.json").read_text(encoding="utf-8"))
-"""Phones of the dictionary by phone of the frontend."""
+"""Phones of the dictionary for each phone of the frontend."""
 PHONES = tuple(sorted(set(ARPABET.values())))
 
 

@@ -80,7 +80,8 @@ def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int)
 
 
 DIAGONAL_WEIGHT = 2000.0
-"""Weight of the diagonal prior at step 0, in nats at a distance of the whole utterance."""
+"""Weight of the diagonal prior at step 0: the penalty in nats of a frame that is a whole utterance from the
+diagonal."""
 
 
 @torch.no_grad()
@@ -105,7 +106,8 @@ def align(
 
 
 def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tensor:
-    """Return the phoneme (B, T) int64 of each mel frame in `time_BT` (int64); after the end, the last phoneme."""
+    """Return the index of the phoneme, (B, T) int64, of each mel frame in `time_BT` (int64); after the end of an
+    utterance, its last phoneme."""
     owner_BT = torch.searchsorted(durations_BN.cumsum(1), time_BT, right=True)
     return torch.minimum(owner_BT, token_lengths[:, None] - 1)
 

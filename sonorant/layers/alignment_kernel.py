@@ -1,4 +1,4 @@
-"""The alignment search compiled by numba, for CPUs, on one thread without the GIL. The machine code is cached."""
+"""Alignment search for CPUs, compiled by numba, on one thread without the GIL. The machine code is cached."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +8,8 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, initially zero). Sums (float64) and ties (latest start) are as in the torch
-    search."""
+    """Fill `durations_BN` (int64, initially zero). As in the torch search, sums are float64, and the latest start wins
+    a tie."""
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]
         best_T = np.full(frames + 1, -np.inf)

@@ -41,7 +41,7 @@ previous one."""
 
 
 def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
-    """Return the attention mask, bool, of int64 positions, which are broadcast."""
+    """Return the attention mask, bool, for int64 positions `query` and `key`, which are broadcast."""
     seen = key <= query
     if kind == "sliding":
         return seen & (query - key < window)
@@ -51,7 +51,7 @@ def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
 
 
 def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Compute attention of (B, H, T, D), where slot = position, -> (B, H, T, D), without a (T, T) matrix."""
+    """Compute attention (B, H, T, D) without a (T, T) matrix. Each slot's index must equal its position."""
     if kind == "full" or query.shape[2] <= window:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
     heard: Tensor = _ByWindows.apply(kind, window, query, key, value)
@@ -59,8 +59,8 @@ def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -
 
 
 class _ByWindows(torch.autograd.Function):
-    """Attend window by window to this window and the previous one. The backward pass recomputes attention, because
-    autograd would keep every window and add full-length gradients."""
+    """Compute attention window by window, each to itself and the previous one. The backward pass recomputes attention,
+    because autograd would keep every window and add full-length gradients."""
 
     @staticmethod
     def forward(ctx: Any, kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

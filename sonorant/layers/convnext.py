@@ -45,7 +45,7 @@ class DepthwiseConv(nn.Conv1d):
         return self.convolve(x_BTC, self.weight, self.bias)
 
     def convolve(self, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None) -> Tensor:
-        """Compute `forward` with another weight and bias of the same shapes."""
+        """Compute `forward` with a different weight and bias of the same shapes."""
         if not self.training or x_BTC.device.type != "cpu":
             return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, bias_C).transpose(1, 2)
         if torch.is_autocast_enabled("cpu"):

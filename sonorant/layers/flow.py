@@ -12,7 +12,7 @@ from sonorant.layers.convnext import ConvNeXtStack
 NOISE_PLACES = 1024
 """Length in frames of the repeating noise, which is stored in exported graphs."""
 SIGMA_MIN = 1e-4
-"""Noise that remains at the data end of the path."""
+"""Standard deviation of the noise that remains at the data end of the path."""
 
 
 class FlowMatching(nn.Module):
@@ -24,8 +24,8 @@ class FlowMatching(nn.Module):
     def __init__(
         self, stack: Callable[[], ConvNeXtStack], channels: int, rows: int, steps: int, temperature: float = 1.0
     ) -> None:
-        """`stack`: builds the network with `channels`; `rows`: D; `steps`: number of Euler steps; `temperature`: scale
-        of the noise."""
+        """`stack`: builds the network with `channels`; `rows`: number of sampled rows; `steps`: number of Euler steps;
+        `temperature`: scale of the noise."""
         super().__init__()
         self.steps, self.temperature = steps, temperature
         self.enter = nn.Linear(rows + channels, channels)

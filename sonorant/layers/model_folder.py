@@ -24,7 +24,7 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
 def describe(
     kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the content of `model.json`. `config`: dataclass of sizes; `header`: header of the feature store;
+    """Return the contents of `model.json`. `config`: dataclass of sizes; `header`: header of the feature store;
     `quantization`: `layers` (names of int8 layers) and details; None means all layers are float."""
     kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
     described = {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}

@@ -20,8 +20,8 @@ LARGEST = 127
 
 
 class Quantized(nn.Module):
-    """Mixin before a torch layer. Activation scales are buffers set by calibration; weight scales are computed from the
-    weights."""
+    """Mixin, listed before a torch layer in the base classes. Activation scales are buffers set by calibration; weight
+    scales are computed from the weights."""
 
     weight: Tensor
     input_scale: Tensor
@@ -102,7 +102,7 @@ class Quantized(nn.Module):
         return bias + (_rounded(bias, self.input_scale * self._scale_of_weight()) - bias).detach()
 
     def stored(self, weight: Tensor, axis: int) -> Tensor:
-        """Return int8 weights dequantised in an exported graph, float32."""
+        """Dequantise int8 weights to float32 in an exported graph."""
         from sonorant.layers.onnx_operators import dequantize
 
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)

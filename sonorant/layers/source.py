@@ -94,12 +94,12 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 class NoiseSpectra(nn.Module):
     """Spectra of white noise of power 1 under a Hann window, from a constant 8-bit table, so that an exported graph
-    equals torch, and a part equals the same part of the whole."""
+    gives the same noise as torch, and a chunk the same noise as the whole."""
 
     table_KP: Tensor
 
     def __init__(self, n_fft: int, count: int) -> None:
-        """`count`: period of the noise, in number of spectra."""
+        """`count`: period of the noise in spectra."""
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         drawn_KP = torch.randn(count, n_fft + 2, generator=generator)

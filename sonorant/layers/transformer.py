@@ -23,7 +23,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 class Packing:
-    """Moves valid slots to the front, so that slot = position."""
+    """Moves valid slots to the front, so that a slot's index is its position."""
 
     def __init__(self, valid_BT: Tensor) -> None:
         """`valid_BT`: bool, False for padding."""

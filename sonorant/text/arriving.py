@@ -15,15 +15,16 @@ class Lull(Enum):
     SHORT = "short"
     """No text is available yet."""
     LONG = "long"
-    """No text for a while; a sentence that looks complete is taken as complete."""
+    """No text for a while, or `ArrivingText.pause` was called; text that looks like a complete sentence is treated as
+    one."""
 
 
 Fragment = str | Lull
 
 
 class ArrivingText:
-    """Text written like a file while `Voice.stream` speaks it. Any thread may write; one thread may read, once. As a
-    context manager, it is closed at the end of the block; an error in the block is raised in the reader."""
+    """Text that is written, like a file, while `Voice.stream` speaks it. Any thread may write; only one may read, and
+    only once. Leaving a `with` block closes it; an error in the block is raised in the reader."""
 
     def __init__(self, patience: float | None = None) -> None:
         """`patience`: seconds without text after which a sentence that looks complete is spoken; None means never.
@@ -67,7 +68,7 @@ class ArrivingText:
             return self._changed.wait_for(lambda: bool(self._unread) or self._over, seconds)
 
     def __iter__(self) -> Iterator[Fragment]:
-        """Yield the fragments in order. Without text, yield one short lull, then wait."""
+        """Yield the fragments in order. If there are none, yield `Lull.SHORT` once, then wait."""
         try:
             while True:
                 if not self.wait(0):

@@ -144,7 +144,7 @@ def _word(phones: list[str]) -> list[Phoneme]:
 
 
 def _symbols_of(phone: str) -> list[str]:
-    """Split a phone into symbols of the inventory, longest match first, and drop other marks."""
+    """Split a phone into symbols of the inventory, longest match first; drop other marks."""
     rest = unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS))
     found = []
     while rest:

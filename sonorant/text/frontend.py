@@ -47,7 +47,7 @@ class SpokenUnit:
     seconds: float | None = None
     """Length of a marked pause in seconds."""
     written: str = ""
-    """Written form without markup: `20`. Set by `split_phrases`."""
+    """Written form without markup, such as `20`. Set by `split_phrases`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Sounds:
 
     phonemes: tuple[Phoneme, ...]
     written: str
-    """The word's form in the spoken text."""
+    """The word as it appears in the spoken text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend
 
 
 def frontend_description(frontend: Frontend) -> dict[str, Any]:
-    """Return the fields that describe a frontend in stores and models."""
+    """Return the description of a frontend that is saved in feature stores and models."""
     return {
         "name": frontend.name,
         "version": frontend.version,
@@ -148,12 +148,12 @@ def frontend_description(frontend: Frontend) -> dict[str, Any]:
 
 
 GivenSounds = Mapping[str, Sounds]
-"""Sounds of the private-use characters in a text."""
+"""Phonemes of the private-use characters in a text, which stand for words with a given pronunciation."""
 NOTHING_GIVEN: GivenSounds = {}
 
 
 def as_written(text: str, given: GivenSounds) -> str:
-    """Replace each private-use character of `text` by its written form."""
+    """Replace each private-use character of `text` with its written form."""
     return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
 
 
@@ -175,7 +175,7 @@ class Frontend(Protocol):
         """Versions of the software and language data that determine pronunciations."""
 
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
-        """Convert the whole text to one sequence. Never raises."""
+        """Convert the whole text to one sequence of phonemes. Never raises."""
 
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
         """Return the audible sentences; the first one lists all unknown characters. Spans refer to the whole text."""

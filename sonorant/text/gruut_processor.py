@@ -1,9 +1,9 @@
-"""gruut's text processor with faster parts and the same results.
+"""gruut's text processor, made faster, with the same results.
 
 Packages for dates, money and numbers are slow to import, so they are imported at the first word with digits. Parts of
 speech are computed only for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx,
-which takes half the time per sentence. The lexicons have no index (12 ms per word in English): sorted ones are bisected
-in the file, others are copied into memory and indexed (80 ms and 20 MiB).
+which accounts for half the time per sentence. The lexicons have no index, so a lookup takes 12 ms in English: sorted
+lexicons are bisected in the file, others are copied into memory and indexed (80 ms and 20 MiB).
 """
 
 import importlib
@@ -25,20 +25,20 @@ _WITHOUT_DIGITS = {
     f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
 }
 _RARELY_NEEDED = {"dateparser": ["parse"], "num2words": ["num2words"], "urllib.request": ["urlopen"], "networkx": []}
-"""Packages that gruut imports, and the functions of them that it uses."""
+"""Packages that gruut imports but rarely needs, and the functions that it uses from them."""
 _LETTER = "gruut:letter"
 PLACEHOLDER = "qqzx"
-"""Start of the placeholders of words whose phonemes are given; four letters follow."""
+"""Prefix of the placeholder for a word whose phonemes are given; four letters follow."""
 _GIVEN = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
-"""Returns the parts of speech of a sentence's words."""
+"""Function that returns the parts of speech of a sentence's words."""
 SORTED = {"gruut_lang_en 2.0.1": (3136, 83210, 89281), "gruut_lang_fr 2.0.2": ()}
-"""Lexicon releases whose words are sorted by code point, except in the rows with these ids."""
+"""Lexicon releases whose words are sorted by code point, with the ids of the rows that are out of order."""
 _ROWS = "SELECT role, phonemes FROM word_phonemes WHERE id BETWEEN ? AND ? AND word = ? ORDER BY pron_order"
 
 Row = tuple[str, str]
-"""Role (part of speech), and phonemes separated by blanks."""
+"""Role (part of speech) of a word, and its phonemes separated by blanks."""
 Edge = tuple[int, int]
 
 
@@ -95,8 +95,8 @@ def _when_called(module: str, name: str) -> Callable[..., Any]:
 
 
 def _quick_processor() -> Any:
-    """Return a processor class that tries only words with digits as numbers and amounts. gruut makes five passes over a
-    text because it counts every word that it tries as changed."""
+    """Return a processor class that parses only words with digits as numbers and amounts. Otherwise gruut would make
+    five passes over a text, because it counts every word that it tries to parse as changed."""
     from gruut import TextProcessor
     from gruut.utils import get_currency_names
 
@@ -213,7 +213,7 @@ dfs_preorder_nodes = DiGraph.walk
 
 
 def leaves(graph: DiGraph, node: Any) -> list[Any]:
-    """Return what `gruut.utils.leaves` does: the data of the leaves below `node`."""
+    """Return the data of the leaves below `node`, as `gruut.utils.leaves` does."""
     return [graph.nodes[end]["data"] for end in graph.walk(node.node) if not graph.out_degree(end)]
 
 
@@ -229,7 +229,7 @@ def open_lexicon(path: Path, release: str) -> Any:
 
 
 class SortedLexicon:
-    """A lexicon whose words are sorted, except in the rows `strays`. For one thread."""
+    """A lexicon whose words are sorted, except in the rows `strays`. For use in one thread."""
 
     def __init__(self, path: Path, strays: Sequence[int]) -> None:
         self._file = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)

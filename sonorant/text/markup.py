@@ -20,7 +20,7 @@ from sonorant.text.pieces import Span
 from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_PAUSE = 60.0
-"""Maximum seconds of one marked pause."""
+"""Maximum length of a marked pause in seconds."""
 LONGEST_MARK = 400
 """Maximum number of characters in double brackets."""
 _SOUNDS_FIRST, _SOUNDS = 0xF0000, 0xF000
@@ -45,7 +45,7 @@ class Prosody:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Plain characters that replace `source`, one by one or as a whole."""
+    """Plain characters that replace the span `source` of the original, one by one or as a whole."""
 
     source: Span
     one_by_one: bool
@@ -53,12 +53,13 @@ class _Run:
 
 
 CheckProsody = Callable[[Prosody], None]
-"""Raises SonorantError if the voice does not support the prosody."""
+"""Function that raises SonorantError if the voice does not support the prosody."""
 
 
 class MarkedText:
-    """Iterable, once, over fragments of the plain text and lulls (gaps in arriving text). A mark or an SSML document is
-    held back until it is complete. Raises SonorantError naming the position of an invalid mark."""
+    """Plain text of a text with markup. Can be iterated once; yields fragments and lulls (gaps in arriving text). A
+    mark or SSML document is held back until it is complete. Raises SonorantError naming the position of an invalid
+    mark."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class MarkedText:
         return self._runs[bisect_right(self._places, place) - 1].prosody
 
     def source(self, first: int, end: int) -> Span:
-        """Return the span in the original of plain characters; an empty span is placed before `first`."""
+        """Return the span of plain characters in the original text; an empty span is placed before `first`."""
         start = self._source(first)[0]
         return start, max(self._source(end - 1)[1], start) if end > first else start
 

@@ -16,11 +16,11 @@ from sonorant.text.written_words import WrittenWord, place_words
 LONGEST_PHRASE = 400
 """Maximum number of characters in a phrase, about 25 seconds of speech."""
 SHORTEST_CUT = LONGEST_PHRASE // 4
-"""Minimum number of characters before a cut."""
+"""Minimum number of characters before a cut in a long sentence."""
 _NEXT_WORD = 60
 """Maximum number of characters to read of the word after a full stop."""
 _WORDS_BEFORE = 3
-"""Words to read before a full stop."""
+"""Number of words before a full stop that are used to decide whether the sentence ends there."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -30,29 +30,29 @@ _LESSER_BORDERS = (
     re.compile(r"\s+"),
     re.compile(r"[^\w\s]+"),  # scripts without spaces, addresses
 )
-"""A long sentence is cut at the last match of the first pattern that matches."""
+"""Where to cut a long sentence: at the last match of the first of these patterns that matches."""
 _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
 """Examples of the words after an abbreviation that decide whether the sentence ends there: capitalised (name, initial)
 or not (word, number)."""
 
 IsEnd = Callable[[str, str], bool]
-"""Returns whether a sentence ends between the given words and the word after them."""
+"""Function that returns whether a sentence ends between some words and the word after them."""
 Cut = tuple[int, bool]
-"""Number of characters before the cut, and whether their sentence continues after it."""
+"""Number of characters before the cut, and whether the sentence continues after it."""
 _FRAGMENT = 4096
 _SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
 """Characters that are silent in every frontend."""
 
 
 class Part(NamedTuple):
-    """Text for one call of the frontend."""
+    """Text passed to the frontend in one call."""
 
     text: str
     """Text of the part; may end with a marked pause."""
     goes_on: bool
-    """Whether its sentence continues in the next part."""
+    """Whether the sentence continues in the next part."""
     start: int
-    """Position in the whole text."""
+    """Position of the part in the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class Phrase:
     """Text that is spoken as one unit."""
 
     spoken: SpokenText
-    """Spoken text; without phonemes if all characters are unknown. A marked pause inside a sentence is a comma whose
-    unit has `seconds`. Spans of units refer to the whole text."""
+    """Spoken text; it has no phonemes if all characters are unknown. A marked pause inside a sentence becomes a comma
+    whose unit has `seconds`. Spans of units refer to the whole text."""
     goes_on: bool
     """Whether the sentence continues in the next phrase."""
     characters: int
-    """Characters read since the last phrase."""
+    """Number of characters read since the previous phrase."""
     pause: float | None = None
-    """Seconds of a marked pause after the phrase."""
+    """Length in seconds of a marked pause after the phrase."""
     pause_place: int = 0
-    """Position of the mark of `pause`."""
+    """Position in the text of the mark for `pause`."""
     words: tuple[WrittenWord, ...] = ()
     """Written words, if requested."""
 
@@ -77,12 +77,13 @@ class Phrase:
 def split_phrases(
     text: str | Iterable[Fragment], frontend: Frontend, given: GivenSounds = NOTHING_GIVEN, *, words: bool = False
 ) -> Iterator[Phrase | Lull]:
-    """Yield the phrases of a text, or of its fragments, which may end anywhere, and the lulls (gaps in arriving text).
+    """Yield the phrases of a text and its lulls (gaps in arriving text). The text may arrive in fragments, which may
+    end anywhere.
 
-    The phrases equal `frontend.sentences` of each paragraph, regardless of the fragments. The next fragment is read
+    The phrases are the `frontend.sentences` of each paragraph, regardless of the fragments. The next fragment is read
     when no complete sentence is left. The start of the next word or a long lull completes a sentence. `given`: sounds
-    of private-use characters; may grow meanwhile. `words`: whether to find the written words. Raises SonorantError for
-    a word longer than a phrase.
+    of private-use characters; may grow during iteration. `words`: whether to find the written words. Raises
+    SonorantError for a word longer than a phrase.
     """
     held: Phrase | None = None
     for part in parts_of(_fragments(text), frontend, given):
@@ -158,8 +159,8 @@ def _fragments(text: str | Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSounds) -> Iterator[Part | Lull]:
-    """Yield each part as soon as its end is certain, often after the first letter of the next word, and each lull after
-    the parts that it ends."""
+    """Yield each part as soon as its end is certain, often after the first letter of the next word. Yield each lull
+    after the parts that it completes."""
 
     @lru_cache(maxsize=256)
     def is_end(before: str, after: str) -> bool:
@@ -201,7 +202,7 @@ def _behind(text: str, cut: int, place: int) -> tuple[str, int]:
 
 def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bool = False) -> Cut | None:
     """Return the first cut, or None. `complete`: whether no text follows. `foresees`: whether the first letter of the
-    next word may decide."""
+    next word may be enough to decide."""
     if pause := PAUSE.search(text, 0, LONGEST_PHRASE):
         before = text[: pause.start()]
         return _first_cut(before, is_end, complete=True) or (pause.end(), True)
@@ -227,16 +228,16 @@ def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bo
 
 
 def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
-    """Return whether a sentence ends before every word with this first letter. False after a number, because a unit may
-    follow."""
+    """Return whether a sentence ends before any word that starts with this letter. False after a number, because a unit
+    may follow."""
     if not (letter.isascii() and letter.isalpha()) or any(character.isdigit() for character in before):
         return False
     return all(is_end(before, word) for word in (_CAPITAL if letter.isupper() else _SMALL))
 
 
 def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
-    """Cut after the whole text if it ends with a colon, or if a sentence would end there before its own first word;
-    otherwise return None."""
+    """Return a cut at the end of `text` if it ends with a colon, or if the sentence would end there were the first word
+    of `text` to follow; otherwise return None."""
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:
         return None

@@ -1,5 +1,5 @@
-"""`TracedText`, a rewritten text with the original position of each character; and pieces, the words and pauses of a
-frontend, which are joined into the spoken text."""
+"""`TracedText` is rewritten text that keeps the original position of each character. Pieces are the words and pauses of
+a frontend, which are joined into the spoken text."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Span = tuple[int, int]
 _LOCAL_FIRST = 0xFF000
 """First private-use character for words of the lexicon and homographs; markup uses lower ones."""
 _LOCAL = 0xFFE
-"""Maximum number of such words in a text; the frontend pronounces further ones."""
+"""Maximum number of lexicon words and homographs in a text; the frontend pronounces any others."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class TracedText:
-    """Characters with their spans in the original. Methods return a new text."""
+    """Text with the span of each character in the original text. Methods return a new text."""
 
     __slots__ = ("spans", "text")
 
@@ -46,8 +46,8 @@ class TracedText:
         return self.replaced((match.start(), match.end(), expand(match)) for match in pattern.finditer(self.text))
 
     def replaced(self, pieces: Iterable[tuple[int, int, str]]) -> TracedText:
-        """Replace pieces (first, end, new text), in order. Characters at the start and end of a piece that do not
-        change keep their spans; the others get the span of all replaced characters."""
+        """Replace pieces, given in order as (first, end, new text). Characters at the start and end of a piece that do
+        not change keep their spans; the others get the span of all replaced characters."""
         texts: list[str] = []
         spans: list[Span] = []
         done = 0
@@ -73,7 +73,7 @@ class TracedText:
         return TracedText(self.text[first:end], self.spans[first:end])
 
     def strip_blanks(self) -> TracedText:
-        """Leave one blank between words and none at the edges."""
+        """Leave one blank between words and none at the ends."""
         words = list(re.finditer(r"\S+", self.text))
         starts = list(accumulate((len(word[0]) + 1 for word in words), initial=0))[:-1]
         spans: list[Span] = []
@@ -84,7 +84,7 @@ class TracedText:
         return TracedText(" ".join(word[0] for word in words), spans)
 
     def span(self, first: int, end: int) -> Span:
-        """Return the span in the original; an empty span is placed before `first`."""
+        """Return the span of characters in the original text; an empty span is placed before `first`."""
         if first < end:
             return self.spans[first][0], max(span[1] for span in self.spans[first:end])
         place = self.spans[first][0] if first < len(self.spans) else self.spans[-1][1] if self.spans else 0
@@ -111,7 +111,8 @@ class Piece:
 
 
 def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) -> SpokenText:
-    """Join pieces without leading pauses; of consecutive pauses, the first of the strongest is kept."""
+    """Join pieces, dropping leading pauses and keeping only the strongest of consecutive pauses (the first, if several
+    are equally strong)."""
     phonemes: list[Phoneme] = []
     units: list[SpokenUnit] = []
     for piece in pieces:
@@ -140,9 +141,9 @@ def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tup
 
 
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
-    """Return the spans in the original of words of `text`, in order. A word that is not in `text`, such as a word of a
-    number, gets the span between its neighbours. All words are aligned together, because a word of an abbreviation may
-    also occur later."""
+    """Return the span of each of `words`, in order, in the original of `text`. A word that is not in `text`, such as a
+    word of a number, gets the span between its neighbours. All words are aligned together, because a word of an
+    abbreviation may also occur later."""
     found = _whole_words(words, text.text)
     place = 0
     for number, word in enumerate(words):
@@ -190,7 +191,8 @@ def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:
 
 
 def with_given(text: TracedText, found: Iterable[tuple[int, int, Sounds]], sounds: dict[str, Sounds]) -> TracedText:
-    """Replace each word whose sounds are given by a private-use character, and add the sounds to `sounds` under it."""
+    """Replace each word whose sounds are given with a private-use character, and store the sounds in `sounds` under
+    it."""
     pieces = []
     for first, end, sound in found:
         if len(sounds) >= _LOCAL:

@@ -60,7 +60,7 @@ class _SsmlReader:
         self._language = marked.frontend.language
         self._open: list[tuple[str, dict[str, str], Prosody]] = []
         self._whole: tuple[int, str] | None = None
-        """Start and text so far of an open element of `_WHOLE`."""
+        """Start of an open element of `_WHOLE`, and its text so far."""
         self._given: list[str] = []
         # First byte of each character, because expat counts bytes.
         self._starts = [*accumulate((len(c.encode("utf-8", "replace")) for c in document), initial=0)]

@@ -1,4 +1,4 @@
-"""Written phonemes, and the user's lexicon, which overrides every other pronunciation.
+"""Parse written phonemes and the user's lexicon, which overrides every other pronunciation.
 
 A line `[en-us]` begins the words of a language. Each other line contains a word (which may contain blanks), a tab or
 two blanks, and the word's phonemes. `#` begins a comment.
@@ -81,9 +81,9 @@ class Lexicon:
         return f"[{self.language}]\n" + "".join(lines)
 
     def find(self, text: str) -> Iterator[tuple[int, int, Sounds]]:
-        """Yield each word of the lexicon in a text: index of its first character, index after its last, sounds. A word
-        in lower case matches in any case, a word with capitals only exactly; the longest match wins. English 's is part
-        of its word."""
+        """Yield each lexicon word in a text as (index of its first character, index after its last, sounds). A
+        lower-case word matches in any case, a word with capitals only exactly; the longest match wins. A following
+        English 's is part of the word."""
         done = 0
         for start in _START.finditer(text):
             if start.start() < done:
@@ -99,7 +99,7 @@ class Lexicon:
 
 
 def _fits(word: str, text: str, start: int) -> int:
-    """Return the index after the whole word at `start`, or 0 if the word is not there."""
+    """Return the index after `word` if it is a whole word at `start`, otherwise 0."""
     end = start + len(word)
     there = text[start:end]
     if there != word and not (word.islower() and there.lower() == word):

@@ -21,7 +21,7 @@ _PLAIN = str.maketrans(
 )
 _FRACTION_AFTER_DIGIT = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
-"""Characters outside ASCII, with the character before them, to which an accent may belong."""
+"""Pattern for characters outside ASCII, with the character before them, to which an accent may belong."""
 _OPENING = re.compile(r"\s*[(<\[{]+\s*")
 _CLOSING = re.compile(r"[)>\]}]+(\w?)")
 _NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")
@@ -57,8 +57,8 @@ def _plain(character: str) -> str:
 
 
 def split_unknown(text: TracedText, language: str, known: Container[str] = ()) -> tuple[TracedText, tuple[str, ...]]:
-    """Replace unknown characters by blanks. Return the text and these characters, each once, in order: letters of
-    another script, symbols (emoji, mathematics), control and unassigned characters, and currency signs without a digit
+    """Replace unknown characters with blanks. Return the text and these characters, each once, in order: letters of
+    other scripts, symbols (emoji, mathematics), control and unassigned characters, and currency signs without a digit
     nearby. Characters in `known` are kept."""
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
     unknown: dict[str, None] = {}

@@ -1,5 +1,5 @@
-"""Phonemes of each word as written: "1984" is one written word and three spoken ones. Written words are separated by
-spaces and long dashes."""
+"""Find the phonemes of each written word: "1984" is one written word and three spoken ones. Written words are separated
+by spaces and long dashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WrittenWord:
     """A word of the text and its phonemes."""
 
     text: str
-    """Word without the punctuation around it: `else` of `else?"`."""
+    """Word without the punctuation around it, such as `else` for `else?"`."""
     written: str
     """Word with the punctuation around it and the silent text after it."""
     first: int
@@ -45,8 +45,8 @@ def place_words(
     """Return the written words of each sentence. `first`: position of `text`; `given`: sounds of its private-use
     characters.
 
-    Silent text is added to `written` of the word before it. Written words whose spoken words interleave become one: `$5
-    million`, "five million dollars".
+    Silent text is appended to `written` of the word before it. Written words whose spoken words interleave are merged:
+    `$5 million` is spoken as "five million dollars".
     """
     tokens = list(_TOKEN.finditer(text))
     spoken = [
@@ -89,5 +89,5 @@ def place_words(
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words in lower case without punctuation, to compare texts; compounds are split."""
+    """Return the words in lower case and without punctuation, for comparing texts; compounds are split."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).translate(_MARKS).casefold().replace("_", " "))

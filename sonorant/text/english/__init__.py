@@ -1,7 +1,6 @@
-"""English written forms as words: addresses, dates, amounts, units, numbers, abbreviations.
+"""Write out English addresses, dates, amounts, units, numbers and abbreviations in words.
 
-Rules are applied in order to the whole text, each to the output of the rule before. Tables of words are in
-`words.json`.
+Rules are applied in order to the whole text, each to the output of the previous one. Word tables are in `words.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Abbreviations, titles, Roman numerals and signs between words."""
+"""Rules that write out abbreviations, titles, Roman numerals and signs between words."""
 
 import re
 
@@ -26,7 +26,7 @@ def _reigning(match: re.Match[str]) -> str:
 
 
 def _spelt(match: re.Match[str]) -> str:
-    """U.S. -> U S; the last full stop may also end the sentence."""
+    """Spell an abbreviation: U.S. -> U S. Keep its last full stop if it also ends the sentence."""
     next_sentence = r"\s+(?:The|A|An|He|She|It|They|We|I|In|On|But|And|This|That)\b"
     return " ".join(match[0].replace(".", "")) + ended(match, next_sentence)
 

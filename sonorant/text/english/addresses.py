@@ -1,4 +1,4 @@
-"""Streets, places, telephone numbers and internet addresses."""
+"""Rules that write out streets, places, telephone numbers and internet addresses."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Amounts of money, measures, fractions, percentages, ranges, powers and plain numbers."""
+"""Rules that write out amounts of money, measures, fractions, percentages, ranges, powers and plain numbers."""
 
 import re
 
@@ -19,7 +19,7 @@ _NO_NOUN = (
 )
 _CAPITAL = r"\s+[A-Z]"
 _AS_ADJECTIVE = rf"(?=[ -](?!(?:{_NO_NOUN})\b)[a-z]{{2,}})"
-"""Matches if a noun follows, so that the unit stays singular: a $5 bill."""
+"""Pattern that matches if a noun follows, so that the unit stays singular: a $5 bill."""
 
 
 def _named(amount: str, singular: str, *, adjective: bool = False) -> str:
@@ -27,7 +27,7 @@ def _named(amount: str, singular: str, *, adjective: bool = False) -> str:
 
 
 def plural_unit(singular: str) -> str:
-    """square meter -> square meters, mile per hour -> miles per hour, degree Celsius -> degrees Celsius."""
+    """Return the plural: mile per hour -> miles per hour, degree Celsius -> degrees Celsius."""
     head, of, rest = re.match(r"(.*?)((?: per| Celsius| Fahrenheit| of)\b|$)(.*)", singular).groups()  # type: ignore[union-attr]
     *before, last = head.split()
     if last.endswith("hertz"):

@@ -1,4 +1,4 @@
-"""Dates, years and times of day."""
+"""Rules that write out dates, years and times of day."""
 
 import re
 
@@ -10,7 +10,7 @@ from sonorant.text.pieces import Rules
 MONTHS, _DAYS = table("months"), table("days")
 _SHORT = {month[:3]: month for month in MONTHS} | {month: month for month in MONTHS} | {"Sept": "September"}
 _POINT = r"(?:(?<=Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|ept)\.)?"
-"""The full stop of an abbreviated month; after a full name, a full stop ends the sentence."""
+"""Pattern for the full stop of an abbreviated month; a full stop after a full name ends the sentence."""
 _MONTH = rf"({'|'.join(sorted(_SHORT, key=len, reverse=True))})\b{_POINT}"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(\d{4})"
@@ -76,7 +76,7 @@ def _decade(match: re.Match[str]) -> str:
 
 
 def _bare_year(match: re.Match[str]) -> str:
-    """Read four digits as a year unless they count the next word: 1234 houses."""
+    """Read four digits as a year unless they count a noun: 1234 houses."""
     counts = not match[1] and ((match[3] and int(match[2]) % 100) or int(match[2]) < 1100)
     return (match[1] or "") + (cardinal if counts else year)(int(match[2]))
 
@@ -86,7 +86,7 @@ def _short_year(match: re.Match[str]) -> str:
 
 
 def _half(match: re.Match[str], letter: str) -> str:
-    """Return A M or P M; its last full stop may also end the sentence."""
+    """Return A M or P M, with a full stop if its last one also ends the sentence."""
     return f" {letter.upper()} M" + ended(match, r"\s+[A-Z]")
 
 

@@ -1,5 +1,5 @@
-"""Homographs, words whose pronunciation depends on the words around them. Rules in `homographs.tsv` decide the clear
-cases, gruut's parts of speech the others. Phonemes are those of gruut's American English."""
+"""Pronounce homographs, words whose pronunciation depends on the words around them. Rules in `homographs.tsv` decide
+the clear cases; gruut's part-of-speech tags decide the others. Phonemes are those of gruut's American English."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,17 +13,17 @@ from sonorant.text.user_lexicon import parse_phonemes
 _LETTER_A = re.compile(
     r"(?<!['\w])A(?=,|\.? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
 )
-"""The letter A, not the article: in A M, U S A, or A, B, C."""
+"""Pattern for the letter A, not the article, as in A M, U S A, or A, B, C."""
 _NEAR = 80
-"""Characters before and after a word that its rules match."""
+"""Number of characters before and after a word that its rules can examine."""
 
 Sense = tuple[str, re.Pattern[str], re.Pattern[str]]
-"""Phonemes, pattern before the word, pattern after it."""
+"""Phonemes of a word, and patterns for the text before and after it."""
 
 
 def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, Sounds]]:
-    """Yield the homographs that a rule decides: index of the first character, index after the last, sounds in the
-    inventory `symbols`."""
+    """Yield each homograph that a rule decides as (index of its first character, index after its last, sounds).
+    `symbols` is the phoneme inventory."""
     words, senses = _rules()
     found = [*_LETTER_A.finditer(text), *words.finditer(text)]
     for word in sorted(found, key=lambda match: match.start()):
@@ -63,7 +63,7 @@ def _rules() -> tuple[re.Pattern[str], dict[str, list[Sense]]]:
 
 @cache
 def _phonemes(written: str, symbols: tuple[str, ...]) -> tuple[Phoneme, ...]:
-    """Parse the phonemes `written`; empty if the inventory lacks one."""
+    """Parse the phonemes `written`. Return () if one is not in the inventory `symbols`."""
     try:
         return parse_phonemes(written, symbols, "en")
     except SonorantError:

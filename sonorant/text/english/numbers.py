@@ -1,4 +1,4 @@
-"""Numbers in English words: cardinals, ordinals, years, digits one by one, Roman numerals."""
+"""Write numbers in English words: cardinals, ordinals, years, digits one by one, Roman numerals."""
 
 from sonorant.text.english import table
 
@@ -82,7 +82,7 @@ def house_number(text: str) -> str:
 
 
 def plural(words: str) -> str:
-    """Plural of the last word: nineteen ninety -> nineteen nineties."""
+    """Make the last word plural: nineteen ninety -> nineteen nineties."""
     return words[:-1] + "ies" if words.endswith("y") else words + ("es" if words.endswith("x") else "s")
 
 
