@@ -45,7 +45,6 @@ _unfinished: set[Path] = set()
 
 
 def flush_tree(folder: Path) -> None:
-    """Flush all files and folders below `folder` to disk."""
     many = next(islice(_below(folder), _MANY, None), None) is not None
     if many and _flush_file_system(folder):
         return

@@ -1,7 +1,7 @@
 """Plug-ins: voice families, commands, runtimes, corpus kinds and executors that the core does not import.
 
 Each folder of `sonorant/extras` defines one `PLUGIN`, and an installed package may add one through an entry point
-`<name> = "<module>:<attribute>"` in the group `sonorant.plugins`. Removing the folder removes the plug-in.
+`<name> = "<module>:<attribute>"` in the group `sonorant.plugins`.
 """
 
 import importlib
@@ -16,27 +16,28 @@ from sonorant.errors import SonorantError
 GROUP = "sonorant.plugins"
 EXTRAS = "sonorant.extras"
 PARALLEL = "sonorant.families.parallel.family:PARALLEL"
-"""The core's voice family, as for `load`."""
+"""Module and attribute of the core's voice family."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """Everything that a plug-in adds, by name. Values are `<module>:<attribute>`, imported on first use."""
+    """Everything that a plug-in adds, keyed by name. Values are `<module>:<attribute>`, imported on first use."""
 
     families: Mapping[str, str] = field(default_factory=dict)
-    """Instances of `sonorant.families.family.Family`, by `voice.family`."""
+    """Instances of `sonorant.families.family.Family`, keyed by `voice.family`."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """Functions that add a subcommand of `sonorant` to an argparse object, by the subcommand's name."""
+    """Functions that add a subcommand of `sonorant` to an argparse object, keyed by the subcommand."""
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Subcommands of `sonorant` that run `<folder>/<name>.py` of the project: (folder, one line of help)."""
     runtimes: Mapping[str, str] = field(default_factory=dict)
-    """Instances of `sonorant.speech.runtimes.ExtraRuntime`, by the runtime's name."""
+    """Instances of `sonorant.speech.runtimes.ExtraRuntime`, keyed by runtime."""
     corpora: Mapping[str, str] = field(default_factory=dict)
-    """Instances of `sonorant.corpus.importers.Importer`, by `corpus.kind`."""
+    """Instances of `sonorant.corpus.importers.Importer`, keyed by `corpus.kind`."""
     executors: Mapping[str, str] = field(default_factory=dict)
-    """Functions that take an address and the parameters of `sonorant.processes.spread`, by the address's scheme."""
+    """Functions that take an address and the parameters of `sonorant.processes.spread`, keyed by the address's
+    scheme."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Dataclasses of sections of params.yaml, by section name."""
+    """Dataclasses of sections of params.yaml, keyed by section."""
 
 
 @cache
@@ -61,7 +62,7 @@ def load(place: str) -> Any:
 
 
 def added(kind: str) -> dict[str, Any]:
-    """Return everything that plug-ins add to the field `kind` of `Plugin`, by name and not yet imported."""
+    """Return everything that plug-ins add to the field `kind` of `Plugin`, keyed by name and not yet imported."""
     return {name: value for plugin in plugins() for name, value in getattr(plugin, kind).items()}
 
 

@@ -25,12 +25,10 @@ _AHEAD = 1024
 
 
 def scheduler_address() -> str | None:
-    """Return the address in `SCHEDULER`; None means no cluster."""
     return os.environ.get(SCHEDULER, "").strip() or None
 
 
 def usable_cores() -> int:
-    """Return the number of cores on which this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -61,8 +59,8 @@ def spread(
     first item. `keep`, if given, is called with each index and result once available, in any order; nothing is returned
     then. `processes`: None means one per usable core, or the workers of the cluster in SONORANT_SCHEDULER; a number
     means that many on this machine. `reads`: files that a remote worker checks, to ensure that it has the same folders.
-    Only this process writes files. Raises SonorantError if a process dies (in a cluster, if every worker of an item
-    dies), and any error that `function` raises.
+    Raises SonorantError if a process dies (in a cluster, if every worker of an item dies), and any error that
+    `function` raises.
     """
     if processes is None and (address := scheduler_address()):
         executor = _executor(address)

@@ -12,8 +12,7 @@ DEAD_DB = 40.0
 ALIKE = 0.9
 """Correlation, of either sign, above which two channels hold the same sound."""
 _ACTIVE_DB = 25.0
-"""Level in dB below the loudest block at which a block is a pause. Pauses are ignored, because all channels may share
-their hum."""
+"""Level in dB below the loudest block at which a block is a pause, which is ignored because channels may share hum."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
 """Maximum delay between channels in seconds; sound travels 17 metres in this time."""

@@ -25,7 +25,7 @@ class ConditionConfig:
     margin: float | None = 0.15
     """Seconds of silence to keep before and after the speech."""
     longest_pause: float | None = None
-    """Maximum seconds of a pause within the speech."""
+    """Maximum length in seconds of a pause within the speech."""
     remove_dc: bool = True
     """Whether to subtract the constant offset."""
     loudness: float | None = -20.0
@@ -172,8 +172,8 @@ def _gain(level: Level, config: ConditionConfig) -> float:
 
 
 def _raised(level: Level, gain_db: float) -> Level:
-    """Return the level after a gain, without measuring again. Blocks that fall below the gate of -70 LUFS are ignored,
-    an error of 0.25 dB at -39 LUFS and less than 0.05 dB at -28 LUFS and above."""
+    """Return the level after a gain, without measuring again. Blocks that fall below the gate of -70 LUFS are ignored:
+    an error of 0.25 dB at -39 LUFS."""
     if not gain_db:
         return level
     raised = [None if value is None else _rounded(value + gain_db) for value in (level.loudness, level.true_peak)]

@@ -37,7 +37,6 @@ class UndecodableError(SonorantError):
 @dataclass(frozen=True, kw_only=True)
 class Header:
     sample_rate: int
-    """Sample rate in Hz."""
     frames: int
     """Samples per channel."""
     channels: int
@@ -66,8 +65,8 @@ def header(path: Path) -> Header:
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
     """Decode a file from `start` to `end` (seconds; None means the file's end) to float32 (S, C), full scale 1.0, and
-    the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same part of the whole
-    decoded file, or is within 1 ms of it in formats with only time stamps (webm). Raises errors as `header` does."""
+    the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same part of the whole file,
+    within 1 ms in formats with only time stamps (webm). Raises errors as `header` does."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).decode(path, start, end, opened)
@@ -114,7 +113,7 @@ def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray
 
 
 def _open(path: Path) -> soundfile.SoundFile | str:
-    """Open the file with libsndfile, or return the reason why it cannot. A file that opens but fails later is damaged;
+    """Open the file with libsndfile, or return the reason for failure. A file that opens but fails later is damaged;
     FFmpeg might decode only its beginning."""
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")

@@ -27,7 +27,6 @@ SCORES = {
 }
 """Polynomials that map the network's outputs to scores from 1 to 5: overall, speech, background."""
 OUTPUTS = ("sig", "bak", "ovrl")
-"""Order of the network's outputs."""
 NOT_INSTALLED = "not run: speechmos is not installed; run: pip install 'sonorant[mos]'"
 
 

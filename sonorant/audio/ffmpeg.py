@@ -52,7 +52,7 @@ def header(path: Path, refused: str) -> Header:
 
 
 def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[NDArray[np.float32], int]:
-    """Decode a part as `decoding.decode` does; files that cannot be searched are decoded from the start."""
+    """Decode a part as `decoding.decode` does. A file in which seeking fails is decoded from its start."""
     found = None
     if start > 2 * PREROLL:
         with _opened(path, refused) as file, suppress(UndecodableError):  # a seek may split a packet
@@ -65,7 +65,6 @@ def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[N
 
 
 def decode_blocks(path: Path, refused: str) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """Decode blocks as `decoding.decode_blocks` does, one packet at a time."""
     with _opened(path, refused) as file:
         opening, sounds = _opening(file)
         last = _last(file, None)

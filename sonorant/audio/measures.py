@@ -1,5 +1,5 @@
-"""Measure noise, reverberation, bandwidth, hum, clipping and pitch of a recording. A measure is None if the recording
-is too short or contains no speech. Only the noise floor depends on the recording's level."""
+"""Measure noise, reverberation, bandwidth, hum, clipping and pitch of a recording. Measures are None if it is too short
+or contains no speech. Only the noise floor depends on the recording's level."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -119,8 +119,8 @@ def reverberation(powers_TF: Doubles) -> float | None:
 
 def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
     """Return the upper edge in Hz, to 1/64 of half the rate, of the highest two adjacent bands with speech; None
-    without speech. In such a band, speech is 10 dB above the quietest moments (noise) and within 70 dB of the loudest
-    band (below that is rounding error)."""
+    without speech. In these bands, speech is 10 dB above the quietest moments (noise) and within 70 dB of the loudest
+    band."""
     size = 2 * round(0.016 * rate)
     powers_TF = _powers(samples, size, size // 2)
     speaking = _speaking(len(powers_TF), size / 2 / rate, probability)
@@ -136,8 +136,8 @@ def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
 
 def hum(heard: Floats) -> float | None:
     """Return the power in dB of the strongest of 50, 60, 100 and 120 Hz relative to neighbouring frequencies, in the
-    quietest quarter of half-second windows of samples (S,) at `RATE`; None if shorter than 1 s. Without hum it is 0 to
-    8."""
+    quietest quarter of half-second windows of samples (S,) at `RATE`; None if shorter than 1 s. It is 0 to 8 without
+    hum."""
     slow = resample(heard, RATE, _MAINS_RATE)
     if len(slow) < _MAINS_RATE:
         return None
@@ -151,9 +151,9 @@ def hum(heard: Floats) -> float | None:
 
 
 def soft_clipped(samples: Floats) -> float:
-    """Detect clipping that was attenuated afterwards. Return the fraction of samples (S,) within 2 % of the peak if the
-    peak is below full scale and at least four times as many samples are there as in the next 2 % down (2.4 times in a
-    sine); otherwise 0."""
+    """Detect clipping that was attenuated afterwards. If more than four times as many samples (S,) are within 2 % of a
+    peak below full scale as in the next 2 % down (2.4 times in a sine), return the excess as a fraction of all samples;
+    otherwise 0."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))

@@ -24,7 +24,7 @@ class MelConfig:
     n_fft: int = 1024
     """Length in samples of the Hann window and the Fourier transform."""
     hop: int = 256
-    """Samples from one frame to the next."""
+    """Number of samples from one frame to the next."""
     n_mels: int = 80
     """Number of mel bins."""
     f_min: float = 0.0

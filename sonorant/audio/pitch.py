@@ -47,7 +47,7 @@ def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
 
 
 class SourceRows:
-    """Appends the source rows to consecutive parts of frames, numbered from `first`."""
+    """Appends the source rows to consecutive chunks of frames; frame numbers start at `first`."""
 
     def __init__(self, rate: int, hop: int, first: int = 0) -> None:
         self._hop_seconds = hop / rate

@@ -28,7 +28,7 @@ class RecognizerConfig:
     """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`, where `<model>` is a hub name or a local
     folder."""
     sentences: int = 160
-    """Number of held-out sentences to recognise, selected by hash of id."""
+    """Number of held-out sentences to recognise, selected by a hash of their ids."""
 
     def __post_init__(self) -> None:
         split_name(self.name)
@@ -61,7 +61,7 @@ class Recognizer(Protocol):
 
 class PocketSphinx(Recognizer):
     """CMU PocketSphinx with its English model (Huggins-Daines et al., ICASSP 2006). BSD. With 3,000 active HMMs per
-    frame instead of 30,000, it is 35 % faster on LJSpeech at the same word error rate; with 2,000, the rate rises."""
+    frame instead of 30,000, it is 35 % faster on LJSpeech at the same word error rate."""
 
     ACTIVE_HMMS = 3000
 

@@ -1,7 +1,6 @@
 """Voice activity detection: Silero VAD locates speech to within 32 ms, and signal energy refines its edges to 5 ms.
 
-The network (package silero-vad, version 6, MIT) is late at soft onsets and early at a final /s/ or /f/, so each edge is
-moved to where the energy of a low or a high band rises above the noise floor.
+The network (package silero-vad, version 6, MIT) is late at soft onsets and early at a final /s/ or /f/.
 """
 
 import importlib.util

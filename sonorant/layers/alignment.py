@@ -80,8 +80,7 @@ def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int)
 
 
 DIAGONAL_WEIGHT = 2000.0
-"""Weight of the diagonal prior at step 0: the penalty in nats of a frame that is a whole utterance from the
-diagonal."""
+"""Weight of the diagonal prior at step 0: penalty in nats of a frame a whole utterance from the diagonal."""
 
 
 @torch.no_grad()

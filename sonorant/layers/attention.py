@@ -1,8 +1,7 @@
 """Causal self-attention with rotary positions, of three kinds: full, sliding window, or blocks.
 
 Rotary embedding: Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. Each kind
-equals full attention with the mask of `allowed`. In training, sliding and block attention are computed window by
-window, so memory is linear in the length.
+equals full attention with the mask of `allowed`.
 """
 
 from collections.abc import Iterator

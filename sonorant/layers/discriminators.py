@@ -28,7 +28,6 @@ class PeriodDiscriminator(nn.Module):
         self.out = weight_norm(nn.Conv2d(sizes[-1], 1, (3, 1), padding=(1, 0)))
 
     def forward(self, samples_BS: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(B, S) -> scores (B, any), feature maps."""
         padded = F.pad(samples_BS[:, None], (0, -samples_BS.shape[1] % self.period), mode="reflect")
         return _score(padded.unflatten(2, (-1, self.period)), self.layers, self.out)
 
@@ -49,7 +48,6 @@ class ResolutionDiscriminator(nn.Module):
         self.out = weight_norm(nn.Conv2d(width, 1, 3, padding=1))
 
     def forward(self, samples_BS: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(B, S) -> scores (B, any), feature maps."""
         spectrum = torch.stft(samples_BS.float(), self.n_fft, self.n_fft // 4, window=self.window, return_complex=True)
         return _score(spectrum.abs()[:, None].transpose(2, 3), self.layers, self.out)
 

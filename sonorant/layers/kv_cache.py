@@ -1,4 +1,4 @@
-"""Key-value caches. Their slots are filled from the left, for all rows of a batch together."""
+"""Key-value caches. All rows of a batch fill slots from the left."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

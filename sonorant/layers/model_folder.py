@@ -32,7 +32,6 @@ def describe(
 
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
-    """Write `weights.pt` and `model.json` to `folder`, each atomically."""
     # Saved in memory first: with a path, torch stores its temporary name; with a file, it hides that the disk is full.
     buffer = io.BytesIO()
     torch.save(weights, buffer)

@@ -65,6 +65,5 @@ class PhonemeEncoder(nn.Module):
 
 
 def check_prior_kernel(kernel: int) -> None:
-    """Raise ValueError unless `prior_kernel` is 0 or odd."""
     if kernel < 0 or (kernel and kernel % 2 == 0):
         raise ValueError(f"prior_kernel must be 0 or odd, not {kernel}")

@@ -20,8 +20,8 @@ LARGEST = 127
 
 
 class Quantized(nn.Module):
-    """Mixin, listed before a torch layer in the base classes. Activation scales are buffers set by calibration; weight
-    scales are computed from the weights."""
+    """Mixin, listed before the torch layer. Activation scales are buffers set by calibration; weight scales are
+    computed from the weights."""
 
     weight: Tensor
     input_scale: Tensor
@@ -71,11 +71,9 @@ class Quantized(nn.Module):
         return super().train(mode)
 
     def quantized_input(self, x: Tensor) -> Tensor:
-        """Round floats of any shape to the input's grid, float32."""
         return _on_grid(x, self.input_scale)
 
     def quantized_output(self, y: Tensor) -> Tensor:
-        """Round floats of any shape to the output's grid, float32."""
         return _on_grid(y, self.output_scale)
 
     def quantized_weight(self) -> Tensor:
@@ -120,7 +118,6 @@ class QuantizedLinear(Quantized, nn.Linear):
     """A linear layer in int8 with float bias and output."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in) float -> (..., out)."""
         x = self.quantized_input(x)
         if not torch.compiler.is_exporting():
             return F.linear(x, self.quantized_weight(), self.bias)
@@ -133,7 +130,6 @@ class QuantizedConv1d(Quantized, nn.Conv1d):
     quantizes_output = True
 
     def forward(self, x_BCT: Tensor) -> Tensor:
-        """(B, in, T) float -> (B, out, T')."""
         return self.quantized_output(
             self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.quantized_bias())
         )
@@ -143,7 +139,6 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
     quantizes_output = True
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """(B, T, C) float -> (B, T, C)."""
         bias = self.quantized_bias()
         return self.quantized_output(self.convolve(self.quantized_input(x_BTC), self.quantized_weight(), bias))
 
@@ -155,7 +150,6 @@ class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
     quantizes_output = True
 
     def forward(self, x_BCT: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """(B, in, T) float -> (B, out, T')."""
         x_BCT, weight, bias = self.quantized_input(x_BCT), self.quantized_weight(), self.quantized_bias()
         padding: Any = self.padding  # may be a string in torch's type, but never is in this layer
         y = F.conv_transpose1d(

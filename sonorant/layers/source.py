@@ -93,8 +93,8 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 
 class NoiseSpectra(nn.Module):
-    """Spectra of white noise of power 1 under a Hann window, from a constant 8-bit table, so that an exported graph
-    gives the same noise as torch, and a chunk the same noise as the whole."""
+    """Spectra of white noise of power 1 under a Hann window, from a constant 8-bit table, so that exported graphs and
+    chunks get the same noise as torch and whole utterances."""
 
     table_KP: Tensor
 

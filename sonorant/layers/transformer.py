@@ -52,8 +52,7 @@ class TransformerLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Compute the layer in training: (B, T, C) -> (B, T, C), padding last. `turned`: as in
-        `SelfAttention.forward`."""
+        """Compute the layer in training: (B, T, C) -> (B, T, C), padding last."""
         x_BTC = x_BTC + self.dropout(self.attention(self.attention_norm(x_BTC), turned))
         return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
 

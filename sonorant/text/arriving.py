@@ -15,8 +15,7 @@ class Lull(Enum):
     SHORT = "short"
     """No text is available yet."""
     LONG = "long"
-    """No text for a while, or `ArrivingText.pause` was called; text that looks like a complete sentence is treated as
-    one."""
+    """No text for a while; text that looks like a complete sentence is treated as one."""
 
 
 Fragment = str | Lull

@@ -20,8 +20,6 @@ PAUSES = (",", ".", "?", "!")
 
 @dataclass(frozen=True, slots=True)
 class Phoneme:
-    """A phone or a pause."""
-
     symbol: str
     """IPA without stress, with its length mark (`iː`), or one of `PAUSES`."""
     stress: int = 0
@@ -32,8 +30,6 @@ class Phoneme:
 
 @dataclass(frozen=True, slots=True)
 class SpokenUnit:
-    """A spoken word or a pause."""
-
     text: str
     """Spoken word, such as `twenty`; the written word if its phonemes were given; or a pause."""
     start: int
@@ -52,8 +48,6 @@ class SpokenUnit:
 
 @dataclass(frozen=True, slots=True)
 class Sounds:
-    """Phonemes given for a word."""
-
     phonemes: tuple[Phoneme, ...]
     written: str
     """The word as it appears in the spoken text."""
@@ -122,7 +116,6 @@ class TextConfig:
             raise ValueError(f"frontend is '{self.frontend}'; use one of {', '.join(FRONTENDS)}")
 
     def load(self, language: str) -> Frontend:
-        """Load the frontend for `language`. Raises SonorantError as `load_with_lexicon` does."""
         return load_with_lexicon(self.frontend, language, self.lexicon)
 
 

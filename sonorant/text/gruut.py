@@ -1,5 +1,4 @@
-"""Phonemes from gruut (MIT), offline: a lexicon, a CRF for words that it lacks, and rules that write out numbers and
-dates."""
+"""Phonemes from gruut (MIT), offline: a lexicon, a CRF for other words, and rules for numbers and dates."""
 
 import importlib.util
 import logging
@@ -19,8 +18,7 @@ from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown
 
 RULES = {"en": 2, "fr": 2}
-"""Revision of each language's rules for numbers and abbreviations (1 if not listed); increase it when the phonemes of
-any text change."""
+"""Revision of each language's rules (1 if not listed); increase it when the phonemes of any text change."""
 
 _DIGIT = re.compile(r"\d")
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")

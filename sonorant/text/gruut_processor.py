@@ -2,8 +2,8 @@
 
 Packages for dates, money and numbers are slow to import, so they are imported at the first word with digits. Parts of
 speech are computed only for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx,
-which accounts for half the time per sentence. The lexicons have no index, so a lookup takes 12 ms in English: sorted
-lexicons are bisected in the file, others are copied into memory and indexed (80 ms and 20 MiB).
+which accounts for half the time per sentence. Lexicons have no index: sorted ones are bisected in the file, others are
+copied into memory and indexed.
 """
 
 import importlib
@@ -95,8 +95,8 @@ def _when_called(module: str, name: str) -> Callable[..., Any]:
 
 
 def _quick_processor() -> Any:
-    """Return a processor class that parses only words with digits as numbers and amounts. Otherwise gruut would make
-    five passes over a text, because it counts every word that it tries to parse as changed."""
+    """Return a processor class that parses only words with digits as numbers and amounts. Otherwise gruut makes five
+    passes over a text, because it counts every word that it tries as changed."""
     from gruut import TextProcessor
     from gruut.utils import get_currency_names
 

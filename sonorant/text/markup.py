@@ -72,7 +72,6 @@ class MarkedText:
         """`markup`: if False, brackets and tags are ordinary characters. `check_prosody`: called for each prosody in
         SSML."""
         self.given: dict[str, Sounds] = {}
-        """Sounds of the private-use characters."""
         self.frontend = frontend
         self._fragments = iter(fragments)
         self._markup, self._check_prosody = markup, check_prosody
@@ -129,7 +128,6 @@ class MarkedText:
         return text if text.isascii() else _PRIVATE.sub("\ufffd", text)
 
     def mark(self, character: str, source: Span, prosody: Prosody) -> str:
-        """Add a private-use character that replaces `source`."""
         self._places.append(self._length)
         self._runs.append(_Run(source, False, prosody))
         self._length += 1

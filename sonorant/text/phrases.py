@@ -20,7 +20,7 @@ SHORTEST_CUT = LONGEST_PHRASE // 4
 _NEXT_WORD = 60
 """Maximum number of characters to read of the word after a full stop."""
 _WORDS_BEFORE = 3
-"""Number of words before a full stop that are used to decide whether the sentence ends there."""
+"""Number of words before a full stop that decide whether the sentence ends there."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -30,13 +30,13 @@ _LESSER_BORDERS = (
     re.compile(r"\s+"),
     re.compile(r"[^\w\s]+"),  # scripts without spaces, addresses
 )
-"""Where to cut a long sentence: at the last match of the first of these patterns that matches."""
+"""Where to cut a long sentence: at the last match of the first pattern that matches."""
 _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
 """Examples of the words after an abbreviation that decide whether the sentence ends there: capitalised (name, initial)
 or not (word, number)."""
 
 IsEnd = Callable[[str, str], bool]
-"""Function that returns whether a sentence ends between some words and the word after them."""
+"""Function that returns whether a sentence ends between words and the word after them."""
 Cut = tuple[int, bool]
 """Number of characters before the cut, and whether the sentence continues after it."""
 _FRAGMENT = 4096
@@ -77,8 +77,8 @@ class Phrase:
 def split_phrases(
     text: str | Iterable[Fragment], frontend: Frontend, given: GivenSounds = NOTHING_GIVEN, *, words: bool = False
 ) -> Iterator[Phrase | Lull]:
-    """Yield the phrases of a text and its lulls (gaps in arriving text). The text may arrive in fragments, which may
-    end anywhere.
+    """Yield the phrases of a text and its lulls (gaps in arriving text). The text may arrive in fragments that end
+    anywhere.
 
     The phrases are the `frontend.sentences` of each paragraph, regardless of the fragments. The next fragment is read
     when no complete sentence is left. The start of the next word or a long lull completes a sentence. `given`: sounds
@@ -236,8 +236,8 @@ def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
 
 
 def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
-    """Return a cut at the end of `text` if it ends with a colon, or if the sentence would end there were the first word
-    of `text` to follow; otherwise return None."""
+    """Return a cut at the end of `text` if it ends with a colon, or if the sentence would end there were its own first
+    word to follow; otherwise None."""
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:
         return None

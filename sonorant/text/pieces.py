@@ -1,5 +1,5 @@
-"""`TracedText` is rewritten text that keeps the original position of each character. Pieces are the words and pauses of
-a frontend, which are joined into the spoken text."""
+"""Rewrite text while keeping the original position of each character, and join a frontend's words and pauses into the
+spoken text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class TracedText:
         return cls(text, [(place, place + 1) for place in range(len(text))])
 
     def sub(self, pattern: re.Pattern[str], replacement: Replacement) -> TracedText:
-        """Replace all matches, as `re.sub` does."""
         if pattern.search(self.text) is None:
             return self
         expand = replacement if callable(replacement) else _template(replacement)
@@ -73,7 +72,7 @@ class TracedText:
         return TracedText(self.text[first:end], self.spans[first:end])
 
     def strip_blanks(self) -> TracedText:
-        """Leave one blank between words and none at the ends."""
+        """Leave one blank between words, none at the ends."""
         words = list(re.finditer(r"\S+", self.text))
         starts = list(accumulate((len(word[0]) + 1 for word in words), initial=0))[:-1]
         spans: list[Span] = []
@@ -111,8 +110,8 @@ class Piece:
 
 
 def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) -> SpokenText:
-    """Join pieces, dropping leading pauses and keeping only the strongest of consecutive pauses (the first, if several
-    are equally strong)."""
+    """Join pieces, dropping leading pauses and keeping only the strongest of consecutive pauses (the first, if equally
+    strong)."""
     phonemes: list[Phoneme] = []
     units: list[SpokenUnit] = []
     for piece in pieces:
@@ -143,7 +142,7 @@ def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tup
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
     """Return the span of each of `words`, in order, in the original of `text`. A word that is not in `text`, such as a
     word of a number, gets the span between its neighbours. All words are aligned together, because a word of an
-    abbreviation may also occur later."""
+    abbreviation may recur."""
     found = _whole_words(words, text.text)
     place = 0
     for number, word in enumerate(words):

@@ -32,7 +32,7 @@ _VOICELESS = frozenset(("p", "t", "k", "f", "θ"))
 STRESS = {"ˈ": 1, "'": 1, "ˌ": 2}
 WORD_BORDER = "#"
 _SAME = {"tʃ": "t͡ʃ", "dʒ": "d͡ʒ", "ʧ": "t͡ʃ", "ʤ": "d͡ʒ", "g": "ɡ", "r": "ɹ", "ɝ": "ɚ", "ɜ": "ɚ", "ː": ""}
-"""Alternative spellings of a phone; the first is read as the second if the inventory lacks the first."""
+"""Pairs of spellings of a phone; the first is read as the second if the inventory lacks the first."""
 _VOWELS = frozenset("aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ")
 
 

@@ -1,7 +1,7 @@
 """Convert text to plain text for frontends: typography, unknown characters, and signs and units of German, French and
 Spanish.
 
-gruut 2.4 garbles these forms: `5kg` becomes one made-up word. The rules for English are in `sonorant.text.english`.
+gruut 2.4 garbles these forms: `5kg` becomes one made-up word.
 """
 
 import json
@@ -21,7 +21,7 @@ _PLAIN = str.maketrans(
 )
 _FRACTION_AFTER_DIGIT = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
-"""Pattern for characters outside ASCII, with the character before them, to which an accent may belong."""
+"""Pattern for characters outside ASCII and the preceding character, which an accent may modify."""
 _OPENING = re.compile(r"\s*[(<\[{]+\s*")
 _CLOSING = re.compile(r"[)>\]}]+(\w?)")
 _NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")

@@ -21,8 +21,6 @@ _EDGES = "\"'“”„‘’‚«»‹›()[]{}<>¿¡*_.,;:!?…。！？–—"
 
 @dataclass(frozen=True, slots=True)
 class WrittenWord:
-    """A word of the text and its phonemes."""
-
     text: str
     """Word without the punctuation around it, such as `else` for `else?"`."""
     written: str
@@ -35,7 +33,6 @@ class WrittenWord:
     """Index of the first phoneme in the phrase, and index after the last."""
 
     def moved(self, phonemes: int) -> WrittenWord:
-        """Return the word shifted by a number of phonemes."""
         return replace(self, phonemes=(self.phonemes[0] + phonemes, self.phonemes[1] + phonemes))
 
 

@@ -33,7 +33,7 @@ _EARLY: Rules = (
 
 
 def early(text: TracedText) -> TracedText:
-    """Write out signs around numbers that `plain_characters` would remove."""
+    """Write out those signs around numbers that `plain_characters` would remove."""
     return _apply(text, _rules()[0]) if _DIGIT.search(text.text) else text
 
 

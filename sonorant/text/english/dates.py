@@ -86,7 +86,7 @@ def _short_year(match: re.Match[str]) -> str:
 
 
 def _half(match: re.Match[str], letter: str) -> str:
-    """Return A M or P M, with a full stop if its last one also ends the sentence."""
+    """Return A M or P M, with its last full stop if that also ends the sentence."""
     return f" {letter.upper()} M" + ended(match, r"\s+[A-Z]")
 
 

@@ -1,5 +1,5 @@
-"""Pronounce homographs, words whose pronunciation depends on the words around them. Rules in `homographs.tsv` decide
-the clear cases; gruut's part-of-speech tags decide the others. Phonemes are those of gruut's American English."""
+"""Pronounce homographs, words whose pronunciation depends on their context. Rules in `homographs.tsv` decide the clear
+cases; gruut's part-of-speech tags decide the others. Phonemes are those of gruut's American English."""
 
 import re
 from collections.abc import Iterator, Sequence
