@@ -49,8 +49,8 @@ def main() -> None:
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """Return overrides for a family other than that of params.yaml, including a registered model for it, or None.
-    Raises SonorantError for an unknown family."""
+    """Return overrides that select `family` and a registered model for it; None if params.yaml selects it. Raises
+    SonorantError for an unknown family."""
     if family is None:
         return None
     load_family(family)

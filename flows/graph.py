@@ -20,7 +20,7 @@ class Pipeline:
     inputs: dict[str, tuple[Path, ...]]
     """Outputs of other stages that each stage reads."""
     params: dict[str, tuple[str, ...]]
-    """Sections and keys of params.yaml that each stage reads, directly or inserted by dvc.yaml."""
+    """Sections and keys of params.yaml that each stage reads or that dvc.yaml inserts into it."""
     outs: tuple[Path, ...]
     writes: dict[str, tuple[Path, ...]]
     """Outputs of each stage."""

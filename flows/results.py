@@ -57,7 +57,8 @@ def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """Return a row's title: the recordings, their copy by the vocoder or codec (key `vocoder`), or a variant."""
+    """Return a row's title: the recordings, the vocoder's or codec's copy of the recordings (key `vocoder`), or a
+    variant."""
     waveform = load_family(metrics.get("family", "parallel")).waveform.title
     names = {"recordings": "the recordings", "vocoder": f"{waveform}'s copy of them"}
     return names.get(kind, f"the voice, {kind}")

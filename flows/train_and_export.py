@@ -1,4 +1,5 @@
-"""From recordings to a registered voice: each stage of dvc.yaml as a Prefect task, then register and promote.
+"""Turn recordings into a registered voice: run each stage of dvc.yaml as a Prefect task, then register and promote the
+voice.
 
 DVC decides which stages are outdated.
 """
@@ -76,9 +77,9 @@ def train_and_export(
     Args:
         overrides: Settings of params.yaml for this run only, such as {"train_acoustic.steps": 300}. The run then uses a
             copy of the project below runs/workspaces; the working tree is unchanged.
-        stages: Stages to run, with all they need (default: all). Only a run of all registers a voice.
+        stages: Stages to run, with their prerequisites (default: all). Only a run of all registers a voice.
         register: Whether to register and promote.
-        nodes: Machines to train on: this one, and workers of the pool sonorant-nodes.
+        nodes: Number of machines to train on: this one, and workers of the pool sonorant-nodes.
         shared: Whether all nodes have this folder under the same path; if not, they fetch features from DVC's remote.
         join_timeout: Maximum seconds for all nodes to fetch their features and join.
         scheduler: Address of a Dask cluster for the stages' work, whose workers have this folder under the same path
@@ -114,7 +115,8 @@ def train_and_export(
 
 
 def show_dashboard(scheduler: str | None) -> None:
-    """Link the dashboard of the cluster at this address. Raises SonorantError if its scheduler does not respond."""
+    """Link the dashboard of the cluster at address `scheduler` to the run. Raises SonorantError if the scheduler does
+    not respond."""
     if scheduler is None:
         return
     from sonorant.extras.cluster.address import checked_address
@@ -205,8 +207,8 @@ def refused(error: SonorantError) -> State[Any]:
 
 
 def outcome(state: Any) -> Any:
-    """Return a task's result. If it failed, raises SonorantError with its message, or the original exception if it has
-    none."""
+    """Return a task's result. If the task failed, raises SonorantError with its message, or the original exception if
+    there is no message."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()

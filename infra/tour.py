@@ -34,7 +34,7 @@ from tasks.stage import run
 OUT = Path("runs/tour")
 VOICE = Path("artifacts/voice")
 WORKSPACES = Path("runs/workspaces")
-"""Copies of the project for runs with other settings, in folders named after run ids."""
+"""Copies of the project for runs with different settings, in folders named after run ids."""
 TEXT = "Good morning. This is the champion."
 OTHER = {"train_acoustic.seed": 2}
 """Settings of the second voice: the same training with different initial weights."""

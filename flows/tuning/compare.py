@@ -23,7 +23,7 @@ OURS, DEFAULTS = "trial", "defaults"
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Mean metric of the trial and of the defaults, over the seeds for which both are complete."""
+    """Mean of a metric for the trial and for the defaults, over the seeds for which both are complete."""
 
     figure: str
     trial: float

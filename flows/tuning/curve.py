@@ -1,6 +1,6 @@
 """A learning curve: the same training on some and on all minutes of the recordings, with several seeds.
 
-Its arms form a comparison as in `compare.py`: stored, shared by workers, and resumable.
+Each arm (a size and a seed) is a predefined trial as in `compare.py`: stored, shared by workers, and resumable.
 """
 
 from collections.abc import Mapping, Sequence

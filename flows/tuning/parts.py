@@ -9,7 +9,7 @@ from sonorant.files import read_jsonl
 
 EVALUATION = METRICS.parent / "evaluation"
 NOT_SHORT = ("sentences", "held_out", "cut_words")
-"""Groups in short_texts metrics that do not consist of short texts."""
+"""Kinds of rows in short_texts.jsonl that do not count as short texts."""
 ROUNDED = 2e-3
 """Maximum relative rounding error between a metric and the total of its parts."""
 
@@ -32,7 +32,8 @@ def details_of(where: Path, names: list[str]) -> dict[str, Any]:
 
 
 def parts_of(where: Path, name: str, value: float) -> list[Part] | None:
-    """Return each sentence's part of a metric, or None if their file is missing or they do not add up to `value`."""
+    """Return each sentence's part of a metric, or None if the file of parts is missing or the parts do not add up to
+    `value`."""
     group, _, rest = name.partition(".")
     by, _, figure = rest.partition(".")
     file, read = ("short_texts.jsonl", _short_text) if group == "short_texts" else ("sentences.jsonl", _sentence)

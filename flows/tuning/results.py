@@ -21,7 +21,7 @@ STATES = {
 
 
 def best_trials(study: TuningStudy) -> list[FrozenTrial]:
-    """Return the best trial, or the Pareto front sorted by the first objective if there are several."""
+    """Return the best trial or, for several objectives, the Pareto front sorted by the first objective."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if not complete:
         return []

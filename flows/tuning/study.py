@@ -177,9 +177,9 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
 
     Args:
         defaults: the project's values of the space's keys; used for the first trial if the space contains them.
-        base: all other settings that affect the figures, by key.
+        base: all remaining settings that affect the metrics, by key.
 
-    Raises SonorantError if the study exists with another space, objectives or base.
+    Raises SonorantError if the study exists with a different space, objectives or base.
     """
     wanted = json.loads(json.dumps({SEARCH: asdict(search), BASE: base, DEFAULTS: defaults}))
     with locked(LOCKS / f"{search.study}.lock"):

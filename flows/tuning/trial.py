@@ -1,4 +1,4 @@
-"""One trial as a Prefect run: copy the project with the trial's settings, run the required stages, measure."""
+"""Run one trial as a Prefect run: copy the project with the trial's settings, run the required stages, and measure."""
 
 import hashlib
 import json

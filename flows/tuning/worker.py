@@ -68,13 +68,13 @@ def curve(
 
     Args:
         minutes: Sizes in addition to all minutes, such as 5,10,20,40.
-        seeds: Trainings per size.
+        seeds: Training runs per size.
         figures: Keys of reports/metrics.json to draw (default: words, sound, intonation, short texts).
         workers: Processes on this machine; each gets its share of cores and GPUs.
         study: Name of the study.
-        more: Further minutes to forecast (default: 20, or all recorded minutes if fewer).
+        more: Additional minutes to forecast (default: 20, or all recorded minutes if fewer).
         init_from: Voice to fine-tune, with the same sizes and seeds as voices from scratch (default: none).
-        changes: Further settings of the fine-tuned voices, each KEY=VALUE.
+        changes: Additional settings of the fine-tuned voices, each KEY=VALUE.
     """
     try:
         if changes and not init_from:

@@ -152,7 +152,7 @@ def save_natively(folder: Path, platform: Platform) -> None:
 
 
 def restore_natively(folder: Path, platform: Platform) -> None:
-    """Restore the data and its secrets; if the platform's folder is lost, all secrets."""
+    """Restore the data and its secrets, and all other secrets if the platform's folder is lost."""
     running = [name for name in SERVICES if name not in STORES and platform.servers.alive(name)]
     if running:
         raise SonorantError(f"{', '.join(running)} would write during the restore; stop the platform first: make stop")

@@ -20,8 +20,8 @@ VERSIONS = Path("/usr/lib/postgresql")
 
 
 def postgres_program(name: str, data: Path | None = None) -> str:
-    """Return the path of a PostgreSQL program: the version that created the folder `data`, because other major versions
-    cannot read it, or the newest.
+    """Return the path of a PostgreSQL program in the newest version, or in the version that created the folder `data`,
+    because other versions cannot read it.
 
     Raises SonorantError if the program is not installed.
     """

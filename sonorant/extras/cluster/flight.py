@@ -51,7 +51,7 @@ def spread_over(
     reads: Sequence[Path],
     keep: Callable[[int, Any], None] | None,
 ) -> list[Any]:
-    r"""Like `sonorant.processes.spread`, on the cluster whose scheduler is at `address`.
+    r"""Do what `sonorant.processes.spread` does, on the cluster whose scheduler is at `address`.
 
     Raises SonorantError if the cluster fails, a worker differs from this process, or an item kills its workers.
     """

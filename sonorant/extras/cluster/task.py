@@ -40,9 +40,9 @@ class Work:
     folder: str
     """The caller's working directory."""
     files: dict[str, int]
-    """Size in bytes of each file that the caller reads; workers must find the same."""
+    """Size in bytes of each file that the caller reads; workers must find the same sizes."""
     content: bytes
-    """Pickled function, initialiser and its arguments."""
+    """Pickled function, initialiser and initialiser's arguments."""
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
 
 _CALLS = 4  # maximum number of calls in `_calls`
 _calls: dict[str, tuple[Any, Any, Any]] = {}
-"""Function, initialiser and its arguments of recent calls, by call id."""
+"""Function, initialiser and initialiser's arguments of each recent call, by call id."""
 _prepared: dict[str, str] = {}
 """Hash of the last arguments of each module's initialiser, which sets only that module's state."""
 

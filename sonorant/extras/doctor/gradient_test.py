@@ -31,7 +31,7 @@ HINTS = {
     "often NCCL_P2P_DISABLE=1, more /dev/shm or another driver helps",
     "cpu": "export GLOO_SOCKET_IFNAME=lo, and check that no firewall blocks local connections",
 }
-"""What to try if ranks cannot connect, by kind of device."""
+"""What to try if ranks cannot connect, per device type."""
 
 
 def examine() -> Iterator[Finding]:
@@ -87,8 +87,8 @@ def start(kind: str, result: Path, env: dict[str, str]) -> str:
 
 
 def averaged_gradients(device: torch.device) -> float:
-    """Return the largest difference between DDP's gradients and the mean of the gradients that each rank computes
-    alone."""
+    """Return the largest difference between DDP's gradients and the mean of the ranks' separately computed
+    gradients."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)).to(device)
     data = torch.randn(16, 64, generator=torch.Generator().manual_seed(1 + dist.get_rank())).to(device)

@@ -20,7 +20,7 @@ SIZE = 64 * MIB
 FREE_WANTED, FREE_NEEDED = 5 * 2**30, 2**30
 """Minimum free bytes: for the checkpoints of two training runs, and for one checkpoint."""
 READ_WANTED, WRITE_WANTED = 50 * MIB, 20 * MIB
-"""Minimum speeds in bytes per second."""
+"""Minimum read and write speeds in bytes per second."""
 
 
 def examine_read(folder: Path) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ class Point:
 
     minutes: float
     values: tuple[float, ...]
-    """Metric's value for each seed."""
+    """Value of the metric for each seed."""
     intervals: tuple[tuple[float, float], ...] = ()
     """95 % intervals over sentences, one per seed; may be empty."""
     parts: tuple[Doubles, ...] = ()

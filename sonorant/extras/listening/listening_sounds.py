@@ -40,7 +40,7 @@ class Sounds:
     content: str
     """Hash of the source files and voices."""
     notes: tuple[str, ...]
-    """Omissions and adjustments, one per line."""
+    """Omissions and adjustments to report to the user."""
 
     @property
     def sentences(self) -> tuple[str, ...]:

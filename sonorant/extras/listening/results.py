@@ -38,13 +38,13 @@ class Results:
     """Results in percent or rating points, without excluded listeners."""
 
     excluded: Mapping[str, str]
-    """Reason for excluding each excluded listener."""
+    """Reason for each listener's exclusion."""
     preferred: Mapping[str, Mapping[str | None, int]]
     """Number of pairs in which each listener preferred each system; None counts ties."""
     preference: Estimate | None
     """Percentage of pairs in which A was preferred, ties counting half; None without pairs."""
     ratings: Mapping[str, Estimate]
-    """Mean rating of each system, and of DIFFERENCE (within a sentence); may be empty."""
+    """Mean rating of each system, and mean DIFFERENCE within a sentence; may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
 
 

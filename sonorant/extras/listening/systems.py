@@ -59,7 +59,7 @@ def read_sentences(path: Path) -> list[Sentence]:
 
 
 class Speaker:
-    """A voice as a system; it can speak every sentence."""
+    """A source of sounds: a voice, which can speak every sentence."""
 
     def __init__(self, place: str, sentences: Mapping[str, Sentence]) -> None:
         if not sentences:
@@ -85,7 +85,7 @@ class Speaker:
 
 
 class Folder:
-    """A folder of recordings named after their sentences, or at the paths of a manifest."""
+    """A source of sounds: recordings named after their sentences, or at the paths of a manifest."""
 
     def __init__(self, folder: Path, sentences: Mapping[str, Sentence]) -> None:
         if not folder.is_dir():
@@ -116,7 +116,7 @@ class Folder:
         return read_audio(self._files[name])
 
     def content(self, names: Sequence[str]) -> str:
-        """Return a hash of the recordings and the parts used."""
+        """Return a hash of the files and of which parts of them are used."""
         digest = hashlib.sha256()
         for name in names:
             row = self._rows.get(name)

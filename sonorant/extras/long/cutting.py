@@ -51,7 +51,7 @@ class _Atom:
     alone: bool = False
     """Whether a run starts with this atom."""
     divided: bool = True
-    """Whether the recording may be cut before this atom: no words were missed there."""
+    """Whether the recording may be cut before this atom, because no words were missed there."""
     parted: bool = False
     """Whether a cut is required before this atom, because speech that is not in the text precedes it."""
 

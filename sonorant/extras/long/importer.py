@@ -1,6 +1,6 @@
 """Import recordings of minutes to hours, each with or without a text.
 
-An utterance is a part of its recording. Recordings that seek slowly (mp3, m4a) are copied as 16-bit FLAC.
+Each utterance refers to a part of its recording. Recordings that seek slowly (mp3, m4a) are copied as 16-bit FLAC.
 """
 
 import sys
@@ -24,7 +24,7 @@ from sonorant.text.written_words import plain_words
 @dataclass(frozen=True)
 class _Pair:
     name: str
-    """Path relative to the folder, without suffix."""
+    """Path relative to the source folder, without suffix."""
     recording: Path | None
     text: str | None
 

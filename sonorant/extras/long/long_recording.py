@@ -47,7 +47,7 @@ class Placed:
     """Start in seconds, including the margin."""
     end: float
     text: str
-    """Text as written, otherwise as recognised."""
+    """Text as written; as recognised if none was given."""
     confidence: float | None = None
     """Confidence of the recogniser; None if there is a text."""
 
@@ -58,7 +58,7 @@ class Placement:
     speech: float
     """Seconds of speech."""
     words: int
-    """Number of words in the text when spoken."""
+    """Number of words in the text as spoken."""
     utterances: list[Placed]
     unplaced: list[dict[str, Any]]
     """Rows of unplaced.jsonl: speech (start, end, heard, why) and text (words, text, why) that no utterance

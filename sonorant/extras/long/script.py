@@ -90,7 +90,8 @@ def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str
 
 
 def _steps(written: list[str], said: list[str]) -> list[tuple[bool, int, int, int, int]]:
-    """Return spans that are alternately equal and different, as (equal, first, last, start, end)."""
+    """Return spans of written and spoken words that are alternately equal and different, as (equal, first, last, start,
+    end)."""
     steps: list[tuple[bool, int, int, int, int]] = []
     opcodes: list[Any] = Levenshtein.opcodes(written, said).as_list()
     for tag, first, last, start, end in opcodes:

@@ -61,7 +61,7 @@ class Speed:
     validation: float
     """Seconds of a validation, including samples and saving the best checkpoint."""
     checkpoint: float
-    """Seconds of a checkpoint, including the check before it."""
+    """Seconds to write a checkpoint, including the check before it."""
     start: float
     """Seconds from the start to the first step."""
 
