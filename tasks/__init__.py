@@ -1,4 +1,4 @@
-"""Stages and actions: one module each, executed with `python -m tasks.<name>`."""
+"""Pipeline stages and actions, one module each; run with `python -m tasks.<name>`."""
 
 import os
 import sys

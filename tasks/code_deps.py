@@ -39,7 +39,8 @@ PLUMBING = (
 PLUGINS = ROOT / "sonorant/plugins.py"
 ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"
-"""Pattern of the family modules. Only imports of methods that a stage calls count as its code."""
+"""Pattern of the family modules. Of their imports, only those of methods that a stage calls count as the stage's
+code."""
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
     "train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
     "train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
@@ -50,7 +51,7 @@ OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
 
 @cache
 def syntax_of(file: Path) -> ast.Module:
-    """Parse a file, without imports under TYPE_CHECKING."""
+    """Parse a file and drop its imports under TYPE_CHECKING."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     typing_only = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
     tree.body = [node for node in tree.body if node not in typing_only]
@@ -135,7 +136,7 @@ def _plumbing(path: Path) -> bool:
 
 
 def code_of(stage: str) -> list[Path]:
-    """Return the files that a stage runs, and data files next to them: pages, tables."""
+    """Return the files that a stage runs, and the data files next to them (pages, tables)."""
     reached = closure(ROOT / f"tasks/{stage}.py")
     beside = {path for folder in {file.parent for file in reached} for path in folder.glob("*.*")}
     reached |= {path for path in beside if path.suffix not in (".py", ".pyc") and path.is_file()}

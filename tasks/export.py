@@ -14,7 +14,7 @@ from tasks.params import load
 from tasks.stage import run, stage_arguments
 
 MEASURED = 3
-"""Number of utterances, from shortest to longest, for measuring ranges of the 16-bit variants."""
+"""Number of utterances, spread from shortest to longest, on which value ranges of the 16-bit variants are measured."""
 
 
 def main() -> None:

@@ -27,8 +27,6 @@ SEEN = "seen.json"
 
 @dataclass(frozen=True)
 class External:
-    """A file or folder that a setting names."""
-
     named: str
     content: Callable[[], str]
     """Function that returns a hash or version. Raises SonorantError if the file cannot be read."""
@@ -52,8 +50,8 @@ def main() -> None:
 
 
 def write_note(note: Path, external: External | None) -> None:
-    """Write the hash of `external`. If it cannot be read, an existing note is kept, or the content is null and the
-    stage that needs it fails."""
+    """Write the hash of `external` to `note`. If it cannot be read, an existing note for it is kept; otherwise the
+    content is null and the stage that needs it fails."""
     if external is None:
         write_json(note, {})
         return
@@ -67,7 +65,7 @@ def write_note(note: Path, external: External | None) -> None:
 
 
 def corpus_audio(seen: Path) -> External | None:
-    """Return the recordings of a table; DVC tracks other corpora, which are folders."""
+    """Return the recordings of a table; DVC tracks other corpora, because they are folders."""
     corpus = params.given("corpus")
     if corpus.get("kind") != "table":
         return None
@@ -122,7 +120,7 @@ def _initial(named: str, kind: ModelKind, runs: Path, out: Path) -> str:
 
 
 def _sha256(files: list[Path], folder: Path, seen: Path) -> str:
-    """Hash names and bytes of `files`; files unchanged since `seen` are not read."""
+    """Hash the names and bytes of `files`. Files unchanged since `seen` was written are not read again."""
     known = read_json(seen) if seen.exists() else {}
     hashes: dict[str, tuple[int, int, str]] = {}
     for file in tqdm(files, desc="checking recordings for changes", unit="file", delay=2):

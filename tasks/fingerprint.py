@@ -1,4 +1,4 @@
-"""Fingerprint of a training: a hash of its data, its settings and its recipe's VERSION, but not of its code."""
+"""Fingerprint of a training run: a hash of its data, its settings and its recipe's VERSION, but not its code."""
 
 import hashlib
 import json
@@ -10,17 +10,17 @@ from sonorant.cache import code_of
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """Return 16 hex digits, the name of the run directory; equal fingerprints can resume a checkpoint."""
+    """Return 16 hex digits that name the run directory. A run can resume checkpoints of an equal fingerprint."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def code_in_use() -> str:
-    """Return a hash of the package's code, for provenance only: other code may resume a training."""
+    """Return a hash of the package's code, for provenance only: a training run may be resumed by different code."""
     return code_of(sonorant)[:16]
 
 
 def in_use(train: dict[str, Any]) -> dict[str, Any]:
-    """Return a training's settings without ineffective ones, so that changing those causes no new training."""
+    """Return the training settings that have an effect, so that changing others causes no new training run."""
     idle: set[str] = set()
     if not train.get("adversarial", True):
         idle |= {name for name in train if name.startswith("adversarial_")}
@@ -39,6 +39,6 @@ def _rate_stays(train: dict[str, Any]) -> bool:
 
 
 def move_aside(run: Path) -> Path:
-    """Rename a run directory so that no training finds it; return the new path."""
+    """Rename a run directory so that no training run finds it; return the new path."""
     number = next(n for n in range(1, 10**6) if not run.with_name(f"{run.name}.before-{n}").exists())
     return run.rename(run.with_name(f"{run.name}.before-{number}"))

@@ -47,7 +47,7 @@ OWNERS = {
 }
 """Dataclass of each core section. Families and plug-ins add others."""
 SHARED = "training"
-"""Section for all trainings; a section `train_<kind>` overrides it."""
+"""Section for all training runs; a section `train_<kind>` overrides it."""
 
 Config = TypeVar("Config")
 
@@ -76,7 +76,7 @@ def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
 
 
 def _over(default: Any, value: Any) -> Any:
-    """Return `value`; keys missing from a mapping are taken from the default."""
+    """Return `value`. If it is a mapping, missing keys are taken from the default."""
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         default = dataclasses.asdict(default)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -87,7 +87,7 @@ def _over(default: Any, value: Any) -> Any:
 
 
 def given(section: str, path: Path = PARAMS) -> dict[str, Any]:
-    """Return the settings that the file sets in a section; for a training, also in `training`."""
+    """Return the settings that the file sets in a section; for `train_<kind>`, also those in `training`."""
     settings = read(path)
     for name in (section, SHARED):
         if not isinstance(settings.get(name) or {}, dict):

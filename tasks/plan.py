@@ -19,7 +19,7 @@ from tasks.stage import INPUTS, run
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
-    """Return the stage's training without `init_from`, which affects neither size nor speed.
+    """Return the stage's training job without `init_from`, which affects neither size nor speed.
 
     Raises SonorantError for a language model without `codes`, and for a pretrained codec.
     """

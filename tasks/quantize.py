@@ -49,7 +49,6 @@ class Data:
 
 
 def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:
-    """Convert the model in `folder` to int8, write it to `out` and return the report."""
     kind = read_json(folder / "model.json").get("kind")
     try:
         settings = load(f"train_{kind}", model_kind(kind).settings())
@@ -71,7 +70,8 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
 def train_on(
     kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig
 ) -> None:
-    """Continue training the model in `start`, in int8 if it is int8, with section `quantize`; write it to `out`.
+    """Continue training the model in `start` with the settings of section `quantize`, in int8 if the model is int8, and
+    write it to `out`.
 
     `named` is recorded as the source of the weights.
     """
@@ -86,7 +86,7 @@ def train_on(
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
-    """Return the settings of the float training, changed for a short continuation."""
+    """Return the settings of the float model's training run, changed for a short continuation."""
     return dataclasses.replace(
         settings.from_scratch(),
         steps=config.steps,

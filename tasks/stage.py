@@ -40,7 +40,7 @@ INPUTS = {
     "voice": "voice bundle",
     "waveform": "trained waveform model: vocoder or codec",
 }
-"""Help of the options for paths that several stages read."""
+"""Help texts of the options for paths that several stages read."""
 OPTIONAL = ("cache", "quantized")
 """Optional `INPUTS`; without `quantized`, int8 is skipped."""
 
@@ -52,7 +52,8 @@ def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:
-    """Parse the command line of a stage: `inputs` of INPUTS, and `more` required paths with their help."""
+    """Parse the command line of a stage. `inputs` are keys of INPUTS; `more` maps other required paths to their help
+    texts."""
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=description)
     add_inputs(parser, *inputs)
     for name, what in more.items():
@@ -101,7 +102,6 @@ def stage_params(stage: str) -> dict[str, Any]:
 
 
 def names_of(outputs: list[Any]) -> list[str]:
-    """Return the paths of outputs in dvc.yaml, with or without options."""
     return [output if isinstance(output, str) else next(iter(output)) for output in outputs]
 
 

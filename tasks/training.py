@@ -1,4 +1,4 @@
-"""Shared by the training stages: command line, run directory by fingerprint, job, MLflow run."""
+"""Shared code of the training stages: command line, run directory by fingerprint, job, MLflow run."""
 
 import argparse
 import os
@@ -27,7 +27,6 @@ Fields = dict[str, Any]
 
 
 def stage_of(kind: str) -> str:
-    """Return the stage of dvc.yaml that trains models of this kind."""
     return "train_predictor" if any(kind == family.predictor.name for family in all_families()) else "train_waveform"
 
 
@@ -119,7 +118,7 @@ def train(
 
 
 def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:
-    """Return everything that affects a training's result, for its fingerprint."""
+    """Return everything that affects the result of a training run, for its fingerprint."""
     return {
         "recipe": recipe,
         "version": model_kind(recipe).VERSION,

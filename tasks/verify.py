@@ -14,7 +14,8 @@ from tasks.params import load
 from tasks.stage import run, stage_arguments
 
 UTTERANCES = 8
-"""Number of utterances to compare, shortest to longest, plus the first one and two phonemes of the shortest."""
+"""Number of utterances to compare, from shortest to longest, in addition to the first one and two phonemes of the
+shortest."""
 
 
 def main() -> None:

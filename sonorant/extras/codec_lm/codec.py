@@ -1,6 +1,8 @@
-"""Neural codec: log-mel -> a few codes per frame -> samples, with ConvNeXt stacks and finite scalar quantisation. `F`
-code frames of `stride` mel frames each, `G` codebooks, `V` values of all codebooks, `D` rows of a stored frame: M
-log-mel rows, then `sonorant.audio.pitch.ROWS`."""
+"""Neural codec: log-mel -> a few codes per frame -> samples, with ConvNeXt stacks and finite scalar quantisation.
+
+Shapes: F code frames of `stride` mel frames each, G codebooks, V values of all codebooks, D rows of a stored frame (M
+log-mel rows, then `sonorant.audio.pitch.ROWS`).
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ SILENCE = -11.5129
 @dataclass(frozen=True, kw_only=True)
 class CodecConfig:
     kind: Literal["source_filter", "vocos"] = "vocos"
-    """`vocos`, or `source_filter`, which also decodes pitch."""
+    """Type of codec: `vocos`, or `source_filter`, which also decodes pitch."""
     channels: int = 192
     """Number of channels in the encoder and decoder."""
     expansion: int = 3
@@ -29,22 +31,24 @@ class CodecConfig:
     kernel: int = 7
     """Kernel size of the ConvNeXt blocks in mel frames; odd."""
     encoder_blocks: int = 4
-    """ConvNeXt blocks from mel to codes."""
+    """Number of ConvNeXt blocks that convert mel frames to codes."""
     decoder_blocks: int = 6
-    """ConvNeXt blocks from codes (`source_filter`: from frames) to samples."""
+    """Number of ConvNeXt blocks that convert codes to samples (`source_filter`: frames to samples)."""
     frame_blocks: int = 2
-    """ConvNeXt blocks from codes to frames; `source_filter` only."""
+    """Number of ConvNeXt blocks that convert codes to frames (`source_filter` only)."""
     stride: int = 2
     """Mel frames per code frame; the code frame rate is sample_rate / hop / stride."""
     codebooks: int = 2
     """Number of codes per code frame."""
     levels: list[int] = field(default_factory=lambda: [8, 5, 5, 5])
-    """Levels of each value in a codebook's vector; their product is the number of codes per codebook."""
+    """Number of quantisation levels of each value in a codebook's vector; their product is the number of codes per
+    codebook."""
     codebook_dropout: float = 0.1
-    """Fraction of training segments that lose later codebooks, so that the first ones carry the most information."""
+    """Fraction of training segments whose later codebooks are dropped, so that the first ones carry the most
+    information."""
     pretrained: str | None = None
-    """Hub id or folder of a pretrained DAC to use instead of training a codec (extra `codecs`). Uses only its first
-    `codebooks` codebooks and ignores all sizes."""
+    """Hub id or folder of a pretrained DAC codec to use instead of training one (requires the extra `codecs`). Only its
+    first `codebooks` codebooks are used; all sizes are ignored."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -69,7 +73,7 @@ LARGEST_CODE = 2**15 - 1
 
 class Codec(nn.Module):
     float_parts: tuple[str, ...] = ("encoder", "quantizer")
-    """Parts that are never quantised, because the language model was trained on their codes."""
+    """Modules that are never quantised, because the language model was trained on the codes they produce."""
     mel_mean: Tensor
     mel_std: Tensor
 
@@ -84,8 +88,8 @@ class Codec(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`rate`: Hz, for a codec with a source; `mel_mean`, `mel_std`: statistics of the corpus, saved with the
-        weights."""
+        """`rate`: sample rate in Hz, for a codec with a source; `mel_mean`, `mel_std`: statistics of the corpus, saved
+        with the weights."""
         super().__init__()
         self.config = config
         self.codebooks, self.stride = config.codebooks, config.stride
@@ -100,7 +104,7 @@ class Codec(nn.Module):
 
     @property
     def heard_rows(self) -> int:
-        """Number of encoded rows of a frame."""
+        """Number of rows of a frame that are encoded."""
         return self.mels
 
     def _make_decoder(self, n_fft: int) -> nn.Module:
@@ -110,8 +114,8 @@ class Codec(nn.Module):
         return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
 
     def forward(self, frames_BRT: Tensor) -> Tensor:
-        """Encode and decode vocoder frames (B, R, T) -> samples (B, T * hop), differentiable. In training, some rows
-        lose later codebooks."""
+        """Encode and decode vocoder frames (B, R, T) -> samples (B, T * hop); differentiable. Training drops later
+        codebooks of some rows."""
         return self.decoder(self._said(frames_BRT))[:, : frames_BRT.shape[2] * self.hop]
 
     def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -121,12 +125,12 @@ class Codec(nn.Module):
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Decode codes (B, F, G) int64 -> samples (B, F * samples_per_frame) in -1..1. `lengths_B`: frames of each row;
-        None means all. Rows are independent. A part decoded with `receptive_field` frames of context equals that part
-        of the whole."""
+        None means all. Rows are independent. A chunk decoded with `receptive_field` extra frames on each side equals
+        the same frames of the full output."""
         return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Compute the graph `vocoder`: `decode`, or only its last step for a codec with a source."""
+        """Decode as the graph `vocoder` does: completely, or only from frames to samples for a codec with a source."""
         return self.decode(frames, lengths_B)
 
     @torch.no_grad()
@@ -137,13 +141,13 @@ class Codec(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """Code frames on either side that the samples of a code frame depend on."""
+        """Number of code frames on either side that affect the samples of a code frame."""
         return -(-cast(VocosDecoder, self.decoder).vocoder.receptive_field // self.stride)
 
     @property
     @torch.no_grad()
     def silence(self) -> Tensor:
-        """Codes (G,) int64 of digital silence, taken far from its edges."""
+        """Codes (G,) int64 of digital silence, far from its start and end."""
         reach = self.encoder.receptive_field
         silent_1DT = torch.zeros(1, self.heard_rows, 2 * reach + self.stride, device=self.mel_mean.device)
         silent_1DT[:, : self.mels] = SILENCE
@@ -154,7 +158,7 @@ class Codec(nn.Module):
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
     def _said(self, frames_BDT: Tensor) -> Tensor:
-        """Return quantised values (B, F, V); in training, some rows lose later codebooks."""
+        """Return quantised values (B, F, V). Training drops later codebooks of some rows."""
         values_BFGD = self._values(frames_BDT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
@@ -168,8 +172,6 @@ class Codec(nn.Module):
 
 
 class CodecEncoder(nn.Module):
-    """Normalised frames -> vectors to quantise, one per `stride` frames."""
-
     def __init__(self, config: CodecConfig, rows: int, width: int) -> None:
         super().__init__()
         self.config = config
@@ -179,7 +181,8 @@ class CodecEncoder(nn.Module):
         self.out = nn.Linear(config.channels * config.stride, config.codebooks * width)
 
     def forward(self, frames_BDT: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
-        """Frames (B, D, T), mask (B, T, 1) or None -> vectors (B, ceil(T / stride), codebooks * width)."""
+        """Encode frames (B, D, T), with a mask (B, T, 1) or None -> vectors (B, ceil(T / stride), codebooks *
+        width)."""
         if mask_BT1 is not None:
             frames_BDT = frames_BDT * mask_BT1.transpose(1, 2)
         x_BTC = self.stack(self.norm(self.enter(frames_BDT).transpose(1, 2)), mask_BT1)
@@ -190,14 +193,12 @@ class CodecEncoder(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """Mel frames on either side that a code depends on, as whole code frames."""
+        """Number of mel frames on either side that affect a code, rounded up to whole code frames."""
         frames = ENTER_KERNEL // 2 + self.config.encoder_blocks * (self.config.kernel // 2)
         return -(-frames // self.config.stride) * self.config.stride
 
 
 class VocosDecoder(nn.Module):
-    """Vectors of codes -> a learned spectrogram at the mel frame rate -> samples."""
-
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()
         self.stride = config.stride
@@ -212,7 +213,7 @@ class VocosDecoder(nn.Module):
         self.vocoder = Vocos(sizes, mels=mels, n_fft=n_fft, hop=hop)
 
     def forward(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Vectors (B, F, V) float, code frames of each row (B,) int64 (None means all) -> samples (B, F * stride * hop)
-        float32."""
+        """Decode vectors (B, F, V) float -> samples (B, F * stride * hop) float32. `lengths_B`: code frames of each
+        row, int64; None means all."""
         learned_BTM = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
         return self.vocoder(learned_BTM.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)

@@ -31,11 +31,12 @@ class _Decoding(Traced):
 
 
 def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) -> None:
-    """Write the graphs from codes to samples. Raises SonorantError for invalid ONNX.
+    """Write the graphs that convert codes to samples. Raises SonorantError if one is not valid ONNX.
 
-    `vocoder`: codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples per
-    frame) float32. With a source, `decoder`: codes, lengths -> frames (batch, rows, mel frames) float32, and `vocoder`:
-    frames with source rows, lengths -> samples (batch, mel frames * hop).
+    Without a source, the graph is `vocoder`: codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples
+    (batch, frames * samples per frame) float32. With a source, the graphs are `decoder`: codes, lengths -> frames
+    (batch, rows, mel frames) float32, and `vocoder`: frames with source rows, lengths -> samples (batch, mel frames *
+    hop).
     """
     lengths, of_rows = torch.tensor([9, 8]), {0: "batch"}
     codes = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": lengths}
@@ -50,8 +51,8 @@ def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) 
 
 
 class _Listening(nn.Module):
-    """`log_mel`, then `Codec.encode`. The Fourier transform is a convolution, because inference engines lack the
-    operator."""
+    """Computes `log_mel`, then `Codec.encode`. The Fourier transform is a convolution, because inference engines lack
+    an operator for it."""
 
     filters_MF: Tensor
     waves_W1S: Tensor
@@ -79,9 +80,9 @@ class _Listening(nn.Module):
 
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
-    """Write the graph that encodes recordings as codes (batch, frames, codebooks) int64: those of `Codec.encode`,
-    except where rounding selects a neighbour. Inputs: samples (batch, frames, samples per code frame) float32, more
-    than half of `n_fft`, and, with a source, pitch (batch, frames, mel frames per code frame, 2) float32 by
+    """Write the graph that encodes recordings as codes (batch, frames, codebooks) int64, which equal those of
+    `Codec.encode` unless rounding selects a neighbour. Inputs: samples (batch, frames, samples per code frame) float32,
+    more than `n_fft` / 2 in total, and, with a source, pitch (batch, frames, mel frames per code frame, 2) float32 from
     `track_pitch`."""
     example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
     if isinstance(codec, SourceCodec):

@@ -23,8 +23,8 @@ from sonorant.speech.bundle import AudioSettings
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-    """Save the pretrained codec `config.pretrained` as a trained folder. Raises SonorantError if it cannot be loaded or
-    does not fit the features."""
+    """Save the pretrained codec `config.pretrained` as a folder of a trained model. Raises SonorantError if it cannot
+    be loaded or does not fit the features."""
     assert config.pretrained
     store = FeatureStore.open(features)
     codec, about = take_pretrained(config.pretrained, store.audio, config.codebooks)
@@ -46,8 +46,8 @@ def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) ->
 
 
 def hearing(codec_folder: Path, audio: AudioSettings) -> Hear:
-    """Return a function from a recording to the input of the graph `vocoder`: codes, or frames with pitch decoded from
-    them."""
+    """Return a function that converts a recording to the input of the graph `vocoder`: codes, or frames with pitch
+    decoded from codes."""
     codec, _ = load_codec(codec_folder)
 
     def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:

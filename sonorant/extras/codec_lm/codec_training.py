@@ -29,7 +29,8 @@ class CodecTrainConfig(WaveformTrainConfig):
 
 
 class CodecLosses(GeneratorLosses):
-    """Losses of a waveform model and, with a source, `pitch`: the error of the decoded pitch, summed over segments."""
+    """Computes the losses of a waveform model and, with a source, `pitch`: the error of the decoded pitch, summed over
+    segments."""
 
     def copy(self, frames_BRT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         if not isinstance(self.model, SourceCodec):
@@ -39,7 +40,7 @@ class CodecLosses(GeneratorLosses):
 
 
 class CodecRecipe(WaveformRecipe):
-    """Codebook dropout is drawn from the micro-batch's seed."""
+    """Recipe of codec training. The micro-batch's seed determines codebook dropout."""
 
     name = "codec"
     sizes = CodecConfig

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 class LanguageModel(ModelKind):
-    """Model that predicts codes from tokens."""
-
     name, title = "language_model", "language model"
     learns_codes = True
 
@@ -50,7 +48,7 @@ class LanguageModel(ModelKind):
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
         from sonorant.extras.codec_lm.language_model_training import LanguageModelRecipe
 
-        assert codes is not None  # checked by `recipe`
+        assert codes is not None
         return LanguageModelRecipe(model, train, features, codes)
 
     def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
@@ -60,8 +58,6 @@ class LanguageModel(ModelKind):
 
 
 class Codec(ModelKind):
-    """Model from log-mel and pitch to codes and to samples; trained here or pretrained."""
-
     name, title = "codec", "codec"
     why_no_qat = "a codec is not trained further, because a language model was trained on its codes"
 
@@ -147,7 +143,7 @@ class CodecLm(Family):
     def interface(self, description: VoiceDescription) -> Interface:
         from sonorant.extras.codec_lm.sounding import has_source
 
-        assert description.decoding is not None  # checked by `read_bundle`
+        assert description.decoding is not None
         layers = range(description.decoding.layers)
         cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in layers}
         step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}
@@ -185,7 +181,7 @@ def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") 
     from sonorant.extras.codec_lm.onnx_runtime import OnnxTokenRuntime
 
     decoding = bundle.description.decoding
-    assert decoding is not None  # checked by `read_bundle`
+    assert decoding is not None
     graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
     return OnnxTokenRuntime(graphs, decoding, threads=options.threads, device=device)
 
@@ -193,7 +189,7 @@ def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") 
 def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
     from sonorant.extras.codec_lm.torch_runtime import load_tokens
 
-    assert options.trained is not None  # checked by `load_runtime`
+    assert options.trained is not None
     return load_tokens(options.trained, bundle.description, options, **how)
 
 

@@ -1,5 +1,5 @@
-"""Export of the codec language model and its codec as graphs. The step graph is stateless: it attends to the caller's
-cache and, separately, to its own position, and combines the scores."""
+"""Export of the codec language model and its codec as graphs. The step graph is stateless: it computes attention scores
+for the caller's cache and, separately, for the new position, and combines them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOWEST = torch.finfo(torch.float32).min
 
 @dataclass(frozen=True)
 class CodecLanguageModels:
-    """A codec language model and its codec; implements `sonorant.export.bundling.Models`."""
+    """Implements `sonorant.export.bundling.Models`."""
 
     predictor: LanguageModel
     waveform: AnyCodec
@@ -58,12 +58,12 @@ class CodecLanguageModels:
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """Receptive fields: decoder in code frames, vocoder in frames of its input."""
+        """Receptive fields of the decoder, in code frames, and of the vocoder, in frames of its input."""
         decoder = self.waveform.frames_receptive_field if isinstance(self.waveform, SourceCodec) else 0
         return ReceptiveField(decoder=decoder, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph that encodes prompts; return False if there is none, as for a pretrained codec."""
+        """Write the graph that encodes prompts. Returns False if there is none, for example for a pretrained codec."""
         if not self.predictor.config.prompt_frames or not isinstance(self.waveform, Codec):
             return False
         export_prompt(self.waveform, MelConfig(**self.described["audio"]), path, config)
@@ -107,13 +107,13 @@ class ExternalCache:
         self.positions = positions_BS
         self._keys, self._values = keys_BHDS, values_BHSD
         self.new: list[Tensor] = []
-        """Keys and values of the step, (B, H, D) each: key, value of layer 0, key, value of layer 1, ..."""
+        """The step's key and value of each layer, layer by layer, (B, H, D) each."""
 
     def take(self, position_BQ: Tensor) -> None:
         self.positions = torch.cat([self.positions, position_BQ], 1)
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """Attend as `Cache.attend` does; the step attends to its own position separately."""
+        """Attend as `Cache.attend` does, with separate scores for the new position."""
         self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
         scale = query_BHQD.shape[3] ** -0.5
         scores = torch.cat([query_BHQD @ self._keys[layer], query_BHQD @ key_BHQD.transpose(2, 3)], 3) * scale

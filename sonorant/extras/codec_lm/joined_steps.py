@@ -1,6 +1,7 @@
-"""Continuous batching (Yu et al. 2022, "Orca"): the steps of all utterances of a thread are rows of one call. A step
-reads all weights for any number of rows, so four rows take little longer than one. Rows join and leave between steps,
-each with its own position, rules and noise. ONNX Runtime's CPU kernels gave each row the same bits in any batch."""
+"""Continuous batching (Yu et al. 2022, "Orca"): the next steps of all utterances in a thread are computed as the rows
+of one call. A step reads all weights for any number of rows, so four rows take little longer than one. Rows join and
+leave between steps, each with a separate position, rules and noise. With ONNX Runtime's CPU kernels, a row's results
+had the same bits in any batch."""
 
 from __future__ import annotations
 
@@ -28,16 +29,13 @@ from sonorant.extras.codec_lm.step_buffers import SLOTS, Cached, StepBuffers, ca
 from sonorant.speech.decoding import DecodingDescription
 
 AHEAD = 32
-"""Maximum lead of a row over its stepper's request, in steps."""
+"""Maximum number of steps by which a row may exceed its stepper's request."""
 
 
 @dataclass(eq=False)
 class Row:
-    """One text being decoded."""
-
     states_NC: Floats
     rules: Rules
-    """Rules as a batch of one."""
     before: int
     """Cache slots filled before the first step."""
     cached: Cached | None
@@ -63,26 +61,25 @@ class Row:
 
 
 class JoinedSteps:
-    """Rows of all steppers of a thread. The lock is for steppers that are passed to another thread."""
+    """Holds the rows of every stepper in a thread. The lock covers steppers that are passed to another thread."""
 
     def __init__(self, step: onnxruntime.InferenceSession, decoding: DecodingDescription) -> None:
         self._step, self._decoding = step, decoding
         self._lock = threading.Lock()
         self._rows: list[weakref.ref[Row]] = []
         self._places: list[weakref.ref[Row] | None] = []
-        """Active rows by their place in the buffers."""
+        """Active row in each place of the buffers."""
         self._buffers: StepBuffers | None = None
         self._state: State | None = None
-        """State of the active rows; None if each row's own state is current."""
+        """State of the active rows; None if each row's `state` is current."""
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add rows, which leave when their stepper drops them."""
         with self._lock:
             self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row, self._left) for row in rows]
 
     def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
-        """Compute until each row is complete or has made `asked` steps, and return their states. `states`: where rows
-        continue; None means their current state."""
+        """Compute steps until each row is complete or has made `asked` steps, and return the rows' states. `states`:
+        state from which each row continues; None means its current state."""
         with self._lock:
             told = [row for row, state in zip(rows, states, strict=True) if state is not None]
             if told:
@@ -99,7 +96,8 @@ class JoinedSteps:
             return found
 
     def _left(self, _: weakref.ref[Row]) -> None:
-        """Free the buffers with the last row. The garbage collector may call this anywhere, even under the lock."""
+        """Free the buffers if no unfinished row is left. The garbage collector may call this anywhere, even while the
+        lock is held."""
         if self._lock.acquire(blocking=False):
             try:
                 if not self._unfinished():
@@ -136,7 +134,7 @@ class JoinedSteps:
             row.made, row.over = int(made), bool(over)
 
     def _put_to_work(self, rows: Sequence[Row]) -> None:
-        """Make `rows` the active ones. Rows that are already active keep their places."""
+        """Make `rows` the active rows. Rows that are already active keep their places."""
         for row in self._at_work():
             row.note(self._state_of(row))
         self._state = None
@@ -165,7 +163,7 @@ class JoinedSteps:
             self._state = joined_states([row.state for row in rows if row.state])
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """Resize buffers that are too small for the rows and one more step, or over twice as large."""
+        """Resize buffers that are too small for the rows and one more step, or over twice as large as needed."""
         there = self._buffers
         if not rows:
             self._buffers = None
@@ -202,7 +200,6 @@ class JoinedStepper:
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """Start a batch, dropping an earlier one."""
         inputs = {"states": states_BNC, "lengths": lengths_B, "prompt": prompt_BPG, "prompt_lengths": prompt_lengths_B}
         names = [*cache_names(self._decoding.layers), "position"]
         *caches, position_BS = self._prefill.run(names, inputs)

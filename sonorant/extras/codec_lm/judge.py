@@ -56,7 +56,7 @@ class CodecJudge(WaveformJudge):
 
 
 class _Copying(nn.Module):
-    """Runs a pretrained codec on the samples of one utterance, given its mel."""
+    """Encodes and decodes the samples of one utterance with a pretrained codec, instead of the mel passed in."""
 
     def __init__(self, codec: PretrainedCodec, samples_S: Floats) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
 """Codec language model: predicts a codec's codes from phonemes, frame by frame. A pointer moves through the phonemes;
-each step receives the encoder state at the pointer and its age in steps. B batch, N phonemes, F code frames, G
-codebooks, K codes per codebook, T decoding steps, P prompt frames, C channels, A advance classes."""
+each step receives the encoder state at the pointer and the pointer's age, the number of steps it has stayed. Shapes: B
+batch, N phonemes, F code frames, G codebooks, K codes per codebook, T decoding steps, P prompt frames, C channels, A
+advance classes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,37 +16,37 @@ from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 from sonorant.layers.transformer import Packing, Transformer
 
 AGES = 32
-"""Number of distinct ages; later steps share the last one."""
+"""Number of distinct pointer ages; later steps share the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
     channels: int = 256
-    """Channels of the phoneme encoder and transformer."""
+    """Number of channels in the phoneme encoder and transformer."""
     expansion: int = 3
     """Hidden width of an encoder block's MLP as a multiple of `channels`."""
     encoder_blocks: int = 4
-    """ConvNeXt blocks over phonemes."""
+    """Number of ConvNeXt blocks in the phoneme encoder."""
     encoder_kernel: int = 5
     """Kernel size of the encoder blocks in phonemes; odd."""
     prior_kernel: int = 3
-    """Number of phonemes that the alignment's prior depends on, odd; 0 uses the encoder's states."""
+    """Number of phonemes on which the alignment's prior depends, odd; with 0, the prior uses the encoder's states."""
     layers: int = 6
-    """Transformer layers over code frames."""
+    """Number of transformer layers."""
     heads: int = 4
-    """Attention heads; channels / heads must be even."""
+    """Number of attention heads; channels / heads must be even."""
     feed_forward: int = 704
     """Hidden width of a transformer layer's MLP."""
     dropout: float = 0.15
-    """Dropout in encoder and transformer, 0 to below 1."""
+    """Dropout probability in encoder and transformer, at least 0 and below 1."""
     attention: Kind = "full"
-    """Earlier positions that a position attends to (layers/attention.py)."""
+    """Which earlier positions a position attends to: `full`, `sliding` or `block` (see layers/attention.py)."""
     window: int = 128
     """Positions that `sliding` and `block` attention reach; ignored by `full`."""
     most_advance: int = 3
-    """Maximum phonemes that the pointer moves in one step."""
+    """Maximum number of phonemes that the pointer moves in one step."""
     prompt_frames: int = 0
-    """Maximum code frames of a reference recording; 0 means that the voice accepts none."""
+    """Maximum length of a reference recording in code frames; 0 means that the voice accepts none."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0:
@@ -65,10 +66,11 @@ class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
     float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
-    """Parts that stay float in int8: the prior is in no graph, and the few weights of `advance` set all durations."""
+    """Modules that stay float in int8: the prior is not exported, and the few weights of `advance` determine all
+    durations."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
-        """`codebooks`, `codes`: counts of the codec; `of_corpus`: see `PhonemeEncoder`."""
+        """`codebooks`, `codes`: G and K of the codec; `of_corpus`: see `PhonemeEncoder`."""
         super().__init__(config, **of_corpus)
         self.config = config
         self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1
@@ -106,7 +108,7 @@ class LanguageModel(PhonemeEncoder):
         age_BT: Tensor,
         steps_B: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Compute all steps of whole utterances in parallel; equals `prefill` and one `step` after another.
+        """Compute all steps of whole utterances in parallel; equivalent to `prefill` followed by single `step` calls.
 
         Args:
             states_BNC: (B, N, C) float32 from `encode_speech`; lengths_B: (B,) int64.
@@ -150,7 +152,8 @@ class LanguageModel(PhonemeEncoder):
     def _before(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the slots before the codes (B, S, C), and whether each is real (B, S) bool."""
+        """Return the inputs of the slots that precede the codes (B, S, C), and whether each slot is real (B, S)
+        bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
         # Three axes, because ONNX Runtime fuses a 2D product and sum into one Gemm, which stays float in an int8 graph.
         start_B1C = self.start + self.text(mean_BC[:, None])

@@ -36,7 +36,7 @@ class LanguageModelTrainConfig(UtteranceTrainConfig):
 
 
 class Predicted(NamedTuple):
-    """Teacher-forced predictions for a batch, and their targets; T steps."""
+    """Teacher-forced predictions for a batch of T steps, and their targets."""
 
     logits_BTGK: Tensor
     advance_BTA: Tensor
@@ -76,8 +76,8 @@ class LanguageModelLosses(nn.Module):
         return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
 
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
-        """Return teacher-forced logits for every step; in training, some input codes are corrupted. `durations` (B, N)
-        int64 in `batch`, in mel frames, replace the alignment search."""
+        """Return teacher-forced logits for every step; in training, some input codes are corrupted. If `batch` contains
+        `durations` (B, N) int64 in mel frames, they replace the alignment search."""
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
         states_BNC, prior_BNM, mask_BN = model.encode_phonemes(
@@ -121,8 +121,8 @@ class LanguageModelLosses(nn.Module):
 
 
 def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Tensor]:
-    """Return the delayed grid (B, T, G) of codes (B, F, G) int64 of `lengths_B` frames, and a bool mask of its real
-    codes."""
+    """Return the delayed grid (B, T, G) of codes (B, F, G) int64, and a bool mask of its real codes. `lengths_B`:
+    frames of each row."""
     frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
     real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
     grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
@@ -192,7 +192,7 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """Copy the initial weights, except those of codes from another codec."""
+        """Copy the initial weights, except those for codes if they were learned with a different codec."""
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {
                 name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")

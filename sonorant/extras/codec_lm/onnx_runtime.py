@@ -1,5 +1,3 @@
-"""The family codec_lm under ONNX Runtime."""
-
 from __future__ import annotations
 
 import threading

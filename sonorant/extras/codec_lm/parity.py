@@ -1,5 +1,5 @@
-"""Parity checks of the family codec_lm. Prefill and step are compared as graphs if the runtime has them, greedy tokens
-always."""
+"""Parity checks of the family codec_lm. Greedy tokens are always compared; the graphs `prefill` and `step` only if the
+runtime has them."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,15 +37,13 @@ from sonorant.speech.onnx_sessions import CPU, ON_CUDA, open_session
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 
 STEPS = (0, 1, 7, 40)
-"""Steps of each case whose values are compared."""
+"""Indices of the steps of each case whose values are compared."""
 
 
 class TokenCandidate(Candidate):
-    """One variant under one runtime: encoder, prefill, step, decoder (if any) and vocoder."""
-
     @staticmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """Run the trained models on the shortest, a middle and the longest utterance (N, 3), individually and as a
+        """Run the trained models on the shortest, the middle and the longest utterance (N, 3), individually and as a
         batch."""
         runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
         reference = Reference(runtime, load_language_model(trained[0])[0], bundle.description)
@@ -87,7 +85,7 @@ class TokenCandidate(Candidate):
         )
 
     def measured(self, variant: str | None = None) -> Measured:
-        """`variant` selects the tolerance; None means the candidate's variant."""
+        """Return the candidate with the tolerance of `variant`; None means the candidate's variant."""
         graphs = self._graph if self.row.engine == "onnxruntime" else None
         return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
 
@@ -106,7 +104,6 @@ class Reference:
     """The trained models under torch, with which candidates are compared."""
 
     def __init__(self, runtime: TokenRuntime, model: LanguageModel, voice: VoiceDescription) -> None:
-        """`runtime` runs the trained models with a growing cache; `model` is the language model."""
         self.runtime, self.model, self.voice, self.description = runtime, model, voice, decoding_of(voice)
 
     @torch.inference_mode()
@@ -141,7 +138,8 @@ class Reference:
         return self._with_graphs(case)
 
     def _sounding(self, codes: Ints, lengths: Ints) -> tuple[Floats | None, NDArray[Any], int]:
-        """Return the output of graph `decoder`, the input of graph `vocoder`, and its frames per code frame."""
+        """Return the output of the graph `decoder`, the input of the graph `vocoder`, and the number of input frames
+        per code frame."""
         if not has_source(self.voice):
             return None, codes, 1
         frames = self.runtime.decode(codes, lengths)
@@ -171,7 +169,8 @@ class Reference:
 
     @torch.inference_mode()
     def _steps(self, case: TokenCase, kept: Collection[int] = ()) -> Iterator[tuple[Arrays, Arrays]]:
-        """Yield inputs and outputs of the graph `step` along a case's path; the cache only at the steps `kept`."""
+        """Yield the inputs and outputs of the graph `step` at each step of a case's path, with the cache only at the
+        steps `kept`."""
         cache = self._prefilled(case)
         for number, state in enumerate(case.path[:-1]):
             inputs = {

@@ -1,4 +1,4 @@
-"""Cases of the parity checks. Each graph receives torch's output of the preceding graph, and each step torch's
+"""Cases of the parity checks. Each graph receives torch's output of the preceding graph; each step receives torch's
 cache."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROMPT = 8
 SPARE = 3
 """Empty slots added to the step's cache, to detect a graph that reads them."""
 NOTHING = 1e3
-"""Content of the `SPARE` slots."""
+"""Value in the `SPARE` slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
 """Axis of the cache slots, by the first word of an input's name."""
 
@@ -29,7 +29,6 @@ SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
 class Step:
     number: int
     inputs: Arrays
-    """Inputs of the graph `step`."""
     outputs: Arrays
 
 
@@ -38,7 +37,6 @@ class TokenCase:
     """A batch and torch's results for it."""
 
     inputs: Arrays
-    """Inputs of the encoder."""
     states: Floats
     prompt: Ints
     prompt_lengths: Ints
@@ -51,7 +49,6 @@ class TokenCase:
     codes: Ints
     """Codes (B, F, G), zeros past each row's end."""
     lengths: Ints
-    """Code frames of each row (B,)."""
     frames: Floats | None
     """Output of the graph `decoder` (B, D, T), if any."""
     vocoded: NDArray[Any]
@@ -100,7 +97,7 @@ def _rows(arrays: Arrays, rows: slice) -> Arrays:
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
-    """Return random prompts (B, P, G) and their lengths (B,), 0 for voices without prompts."""
+    """Return random prompts (B, P, G) and their lengths (B,), which are 0 if the voice accepts no prompts."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
     prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))
@@ -108,7 +105,6 @@ def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[
 
 
 def greedy_rules(lengths: Ints, description: DecodingDescription) -> Rules:
-    """Return rules with the voice's budgets and limits, without sampling."""
     config = dataclasses.replace(description.defaults, temperature=0.0, repetition_penalty=1.0, advance="median")
     return make_rules(lengths, description, config, _nothing_drawn)
 
@@ -118,7 +114,7 @@ def _nothing_drawn(steps: int, numbers: int) -> Floats:
 
 
 def frames_of(grid_BSG: Ints, lengths: Ints) -> Ints:
-    """Return the codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's `lengths` (B,)."""
+    """Return the codes (B, F, G) of a delayed grid (B, S, G), with zeros past each row's `lengths` (B,)."""
     frames, codebooks = int(lengths.max(initial=0)), grid_BSG.shape[2]
     codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(codebooks)], axis=2)
     return np.where((np.arange(frames)[None] < lengths[:, None])[..., None], codes, 0)

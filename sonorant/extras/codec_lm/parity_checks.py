@@ -1,6 +1,6 @@
-"""Parity checks of a runtime: values, tokens, padding and chunks. Greedy decoding is compared twice. Running freely, a
-runtime must decode torch's tokens. If it does not, it receives torch's tokens before each step, so that a tie between
-two codes is not counted again."""
+"""Parity checks of a runtime: values, tokens, padding and chunks. Greedy decoding is compared in up to two ways. If a
+freely running runtime does not decode torch's tokens, it runs again and receives torch's tokens before each step, so
+that a tie between two codes is counted only once."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -25,16 +25,14 @@ from sonorant.speech.bundle import ReceptiveField
 from sonorant.speech.chunks import Computing, compute_chunks
 
 Graphs = Callable[[str, Arrays], Arrays]
-"""Computes a graph by name, `prefill` or `step`."""
+"""Function that computes the graph `prefill` or `step`, given its name."""
 Likelihoods = Callable[[TokenCase], Iterator[tuple[Floats, Floats]]]
-"""Yields torch's logits at each step of a case's path: codes (B, G, K) and pointer (B, A)."""
+"""Function that yields torch's logits at each step of a case's path: codes (B, G, K) and pointer (B, A)."""
 NO_GRAPHS = "not run: this runtime has no such graph, so only its tokens are compared"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate and the tolerance for its results."""
-
     runtime: TokenRuntime
     graphs: Graphs | None
     """None if the runtime has no separate graphs."""
@@ -42,7 +40,7 @@ class Measured:
     tolerance: Tolerance
 
     def compute(self, case: TokenCase) -> TokenCase:
-        """Return the case as computed by the candidate; without graphs, prefill and steps stay unchanged."""
+        """Return the case with the candidate's results; without graphs, prefill and steps are unchanged."""
         computed = dataclasses.replace(
             case,
             states=self.runtime.encode(**case.inputs),
@@ -61,8 +59,8 @@ class Measured:
     def compare(
         self, got: TokenCase, wanted: TokenCase, batch: int, other: str
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the graph and report row of each output. Raises Fault for the first too far from `other`'s, such as
-        "torch"."""
+        """Yield the graph and report row of each output. Raises Fault for the first output that differs too much.
+        `other` names the origin of `wanted`, such as "torch"."""
         pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
         for (graph, length, output, values), (_, _, _, expected) in pairs:
             where = where_of(graph, output, length, batch)
@@ -93,8 +91,9 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
-    """Compare each graph's outputs with the expected ones; `length` is in tokens, steps or code frames. Prefill and
-    step are `NO_GRAPHS` if the runtime lacks them. Raises Fault for the first output beyond the tolerance."""
+    """Compare each graph's outputs with the expected ones. In the result, `length` is in tokens, steps or code frames;
+    `prefill` and `step` are `NO_GRAPHS` if the runtime lacks them. Raises Fault for the first output beyond the
+    tolerance."""
     decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
     names = ("encoder", "prefill", "step", *decoder, "vocoder")
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -107,10 +106,10 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
 def check_tokens(
     runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
 ) -> dict[str, Any]:
-    """Return `{identical, share, ties, decisions}`: whether all greedy tokens equal torch's, else the fraction of
-    decisions that do, given torch's earlier tokens. A decision is a code or a move of the pointer. If torch's logits of
-    two differ by less than `tie`, either is correct. Raises Fault with step and batch of the first wrong one if more
-    than `1 - share` are wrong."""
+    """Return `{identical, share, ties, decisions}`: whether all greedy tokens equal torch's and, if not, the fraction
+    of decisions that do, given torch's earlier tokens. A decision is a code or a move of the pointer. If torch's logits
+    of two choices differ by less than `tie`, either is correct. Raises Fault with step and batch of the first wrong
+    decision if more than `1 - share` are wrong."""
     wrong = decisions = ties = 0
     first, identical = "", True
     for case in expected.cases:
@@ -132,7 +131,7 @@ def check_tokens(
 
 
 def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
-    """Whether a freely running runtime decodes torch's tokens and ends each row as torch does."""
+    """Whether the stepper, running freely, decodes torch's tokens and ends each row where torch does."""
     _begin(stepper, case)
     state = stepper.run(case.path[0], len(case.path) - 1)
     return np.array_equal(state.ended_B, case.lengths) and np.array_equal(
@@ -143,7 +142,7 @@ def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
 def compare_decisions(
     stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield each step's number, wrong decisions and ties, given torch's earlier tokens."""
+    """Yield the index of each step and its numbers of wrong decisions and ties, given torch's earlier tokens."""
     _begin(stepper, case)
     codes = case.path[0].used_BGK.shape[2]
     said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
@@ -181,8 +180,8 @@ def _begin(stepper: Stepper, case: TokenCase) -> None:
 
 
 def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
-    """Compare each row of a batch with the utterance alone. Returns `{max_abs_diff, tolerance, rows}`. Raises Fault as
-    `check_values` does."""
+    """Compare each row of a batch with the same utterance computed alone. Returns `{max_abs_diff, tolerance, rows}`.
+    Raises Fault as `check_values` does."""
     rows, largest = 0, 0.0
     for case in (case for case in cases if case.batch > 1):
         together = measured.compute(case)
@@ -194,14 +193,13 @@ def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, A
 
 
 def each_row(expected: Expected) -> Expected:
-    """Split each batch into cases of one row."""
     rows = [case.row(number) for case in expected.cases if case.batch > 1 for number in range(case.batch)]
     return Expected(expected.runtime, rows, f"{expected.name} in a batch")
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """Compare decoder and vocoder on parts with their receptive fields and on the whole. Returns `{max_abs_diff,
-    tolerance, parts}`. Raises Fault as `check_values` does."""
+    """Compare decoder and vocoder outputs computed in parts, with receptive fields as context, with those computed as a
+    whole. Returns `{max_abs_diff, tolerance, parts}`. Raises Fault as `check_values` does."""
     runtime, found, parts = measured.runtime, [], 0
     graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
         ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)

@@ -1,7 +1,7 @@
 """A pretrained DAC from transformers (extra `codecs`) with the interface of `Codec`.
 
-Reads only `config.json` and safetensors, and runs no code from a hub. DAC uses residual quantisation, so its first
-codebooks alone form a codec, too (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN").
+Reads only `config.json` and safetensors, and runs no code from a hub. DAC uses residual quantisation, so its first few
+codebooks alone also form a codec (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN").
 """
 
 import importlib.util
@@ -26,7 +26,6 @@ FARTHEST = 256
 
 class PretrainedCodec(nn.Module):
     float_parts = ("model",)
-    """Parts that are never quantised."""
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
         """`model`: a `DacModel`; `hop`: samples per mel frame; `codebooks`: number of its codebooks to use."""
@@ -61,12 +60,10 @@ class PretrainedCodec(nn.Module):
         return nn.functional.pad(samples_BS, (0, frames * self.samples_per_frame - samples_BS.shape[1]))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Decode, because this codec's frames are its codes."""
         return self.decode(frames, lengths_B)
 
     @property
     def silence(self) -> Tensor:
-        """Codes (G,) int64 of digital silence, taken far from its edges."""
         zeros_S = np.zeros(16 * self.samples_per_frame, dtype=np.float32)
         return torch.from_numpy(self.encode_utterance(zeros_S, zeros_S)[8].copy())
 
@@ -76,8 +73,8 @@ def _silenced(x_BCT: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
-    """Return the configuration of the codec `named` by hub id or folder. Raises SonorantError if it or transformers is
-    missing, or it does not fit."""
+    """Return the configuration of the codec `named`, a hub id or folder. Raises SonorantError if it or transformers is
+    missing, or if it does not fit `audio` and `codebooks`."""
     try:
         config = _transformers().AutoConfig.from_pretrained(named)
     except (OSError, ValueError) as error:
@@ -108,7 +105,7 @@ def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
 
 
 def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """Load the codec `named` by hub id or folder, and describe it for `model.json`. Raises SonorantError as
+    """Load the codec `named`, a hub id or folder, and describe it for `model.json`. Raises SonorantError as
     `check_pretrained` does, and if the weights are missing, damaged or not safetensors."""
     config, transformers = check_pretrained(named, audio, codebooks), _transformers()
     try:
@@ -143,7 +140,7 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """Measure the maximum distance in code frames to an audible change, up to `FARTHEST`."""
+    """Return the maximum distance in code frames at which a changed code is audible, up to `FARTHEST`."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)

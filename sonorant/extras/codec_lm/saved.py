@@ -1,5 +1,3 @@
-"""Build the codec language model and its codec from `model.json`."""
-
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from sonorant.layers.model_folder import load_model
 from sonorant.text.frontend import SymbolTable
 
 CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
-"""Codec classes by `CodecConfig.kind`."""
 
 
 AnyCodec = Codec | PretrainedCodec
@@ -33,7 +30,7 @@ def build_language_model(description: dict[str, Any]) -> LanguageModel:
 
 
 def build_codec(description: dict[str, Any]) -> AnyCodec:
-    """Build an untrained codec, or the transformers codec described in `model.json`, without weights."""
+    """Build the codec described in `model.json`, without trained weights."""
     audio = description["audio"]
     if "pretrained" in description:
         return build_pretrained(description["pretrained"], MelConfig(**audio))

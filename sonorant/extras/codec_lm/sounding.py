@@ -1,5 +1,5 @@
-"""Conversion of codes to samples in parts that equal the whole. With a source, codes become frames first; the phase of
-its pulses is summed over frames, so parts must be in order."""
+"""Convert codes to samples in parts whose concatenation equals the whole. With a source, codes are first decoded to
+frames; the phase of its pulses is summed over frames, so parts must be in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Sounding:
 
     @property
     def lookahead(self) -> int:
-        """Code frames after a part that its samples depend on."""
+        """Number of code frames after a part that affect its samples."""
         sees = self.description.receptive_field
         return sees.decoder + -(-sees.vocoder // self._stride) if has_source(self.description) else sees.vocoder
 
@@ -41,7 +41,7 @@ class Sounding:
         self, codes: Iterable[Ints], lengths: Ints | None, sizes: Sequence[int], first_after: int | None = None
     ) -> Iterator[Floats]:
         """Convert codes (B, any, G), in parts, to samples (B, any). `lengths`: code frames of each row (B,); None means
-        all. `sizes`: those of the first parts; the last one repeats. `first_after`: as in `compute_chunks`, at least
+        all. `sizes`: sizes of the first parts; the last size repeats. `first_after`: as in `compute_chunks`, at least
         `least_lookahead`."""
         sees, runtime = self.description.receptive_field, self.runtime
         if not has_source(self.description):
@@ -75,5 +75,5 @@ class Sounding:
 
 
 def decoding_of(description: VoiceDescription) -> DecodingDescription:
-    assert description.decoding is not None  # checked by `read_bundle`
+    assert description.decoding is not None
     return description.decoding

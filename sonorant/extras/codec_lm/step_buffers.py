@@ -13,7 +13,7 @@ from sonorant.audio.arrays import Floats, Ints
 from sonorant.speech.decoding import DecodingDescription
 
 SLOTS = 64
-"""Slots by which buffers grow. Attention takes time for each slot, filled or not."""
+"""Number of slots by which buffers grow. Attention takes time for each slot, filled or not."""
 EMPTY = -1
 """Position of an empty slot."""
 Cached = tuple[Floats, Floats, Ints]
@@ -21,7 +21,7 @@ Cached = tuple[Floats, Floats, Ints]
 
 
 class StepBuffers:
-    """Arrays for a maximum number of rows; a run computes the first ones."""
+    """Arrays for a maximum number of rows; a run computes only the first rows."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class StepBuffers:
         self._positions[rows_B, slots_B] = self.position[: len(slots_B)]
 
     def fill(self, cached: Cached, first: int = 0) -> None:
-        """Write a cache into the first slots of its rows, from row `first` on, and empty their other slots."""
+        """Write a cache into the first slots of the rows from `first` on, and empty their other slots."""
         keys, values, positions = cached
         rows, slots = slice(first, first + positions.shape[0]), positions.shape[1]
         self._values[:, rows, :, slots:] = 0  # attention weight 0 times an old NaN is NaN
@@ -82,7 +82,7 @@ class StepBuffers:
         self._positions[rows, :slots], self._positions[rows, slots:] = positions, EMPTY
 
     def cached(self, row: int, slots: int) -> Cached:
-        """Copy a row's first slots, as a batch of one."""
+        """Return a copy of a row's first `slots`, as a batch of one."""
         one = slice(row, row + 1)
         return (
             self._keys[:, one, :, :, :slots].copy(),
@@ -105,7 +105,7 @@ class StepBuffers:
 
 
 def cache_names(layers: int) -> list[str]:
-    """Return the graphs' names of each layer's key and value."""
+    """Return the names of each layer's key and value in the graphs."""
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 

@@ -1,4 +1,4 @@
-"""Synthesis of the family codec_lm: the language model produces codes frame by frame, which the codec decodes."""
+"""Synthesis of the family codec_lm."""
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,9 +22,10 @@ from sonorant.speech.speaking import FinishReason, Marking, Synthesized
 from sonorant.speech.word_times import Timekeeper
 
 PART_SECONDS = (0.25, 0.75, 1.0)
-"""Seconds of a stream's first parts; the last one repeats. Each plays for longer than the next takes to compute."""
+"""Duration in seconds of a stream's first parts; the last value repeats. Each part plays for longer than the next takes
+to compute."""
 BATCH_FRAMES = 4096
-"""Code frames decoded at a time, over all rows."""
+"""Number of code frames decoded at a time, summed over rows."""
 MOST_CANDIDATES = 16
 LARGEST_SEED = 2**63 - 1
 OWN_WAY = "this voice speaks at its own pace (family codec_lm); leave out speed, pitch and energy"
@@ -72,7 +73,6 @@ class CodecLmSpeaking:
             self._check_prompt(request.prompt)
 
     def _config(self, request: SpeechRequest) -> DecodingConfig:
-        """Return the voice's defaults with the request's changes."""
         try:
             return replace(self.decoding.defaults, **request.decoding)
         except (TypeError, ValueError) as error:
@@ -159,7 +159,7 @@ class CodecLmSpeaking:
         return FinishReason(int(session.finish_reasons_B[0]))
 
     def _decoded(self, session: Session, sizes: Sequence[int], tokens: int, times: Timekeeper | None) -> Iterator[Ints]:
-        """Yield a session's codes in blocks. `times` first receives the token ends of each block."""
+        """Yield a session's codes in blocks. `times` receives each block's token ends before the block is yielded."""
         for size in chain(sizes, repeat(sizes[-1])):
             if session.ended:
                 return
@@ -185,8 +185,8 @@ def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
 
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
-    """Encode the beginning of a recording as codes (P, G), up to the voice's maximum. Raises SonorantError if the voice
-    accepts no prompts, or the file is unreadable, too short or not finite."""
+    """Encode the beginning of a recording, up to the voice's maximum, as codes (P, G). Raises SonorantError if the
+    voice accepts no prompts, or the file is unreadable, too short or not finite."""
     from sonorant.audio.wav import read_audio
     from sonorant.speech.onnx_sessions import open_session
 

@@ -19,16 +19,14 @@ Fed = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class TorchStep:
-    """Decoding step on a device, in a given precision."""
-
     def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
-        """`model`: on `device`, in evaluation mode; `half`: autocast's dtype; None means the dtype of the weights."""
+        """`model` must be on `device` and in evaluation mode. `half` is autocast's dtype; None means the dtype of the
+        weights."""
         self.model = model
         self.device = device
         self.half = half
 
     def prefill(self, fed: Fed, cache: Cache) -> None:
-        """Fill an empty cache with the slots before the first frame."""
         with self._precision():
             self.model.prefill(*fed, cache)
 
@@ -57,8 +55,6 @@ def on_host(state: State) -> State:
 
 
 class DynamicStepper:
-    """A `sonorant.extras.codec_lm.decoding.session.Stepper`."""
-
     def __init__(self, step: TorchStep, cache: Callable[[int], Cache] = DynamicCache) -> None:
         """`cache` creates an empty cache for a number of layers; called once per batch."""
         self._step, self._new_cache = step, cache

@@ -1,7 +1,7 @@
 """Torch runtime of the codec language model and its codec, on the CPU or a GPU. `dynamic` accepts any batch; `static`
-uses buffers of a few shapes; `compiled` compiles that step, once for one row and once for more; `recorded` replays it
-as a CUDA graph. On a GPU, `sonorant.speech.torch_graphs` also records compiled steps: torch's own graphs
-(`reduce-overhead`) belong to the thread that created them."""
+uses buffers of a few shapes; `compiled` compiles the step of `static`, once for one row and once for more; `recorded`
+replays it as a CUDA graph. On a GPU, `sonorant.speech.torch_graphs` also records compiled steps, because torch's own
+graphs (`reduce-overhead`) belong to the thread that created them."""
 
 import math
 import sys
@@ -41,7 +41,7 @@ from sonorant.speech.torch_graphs import (
 
 Way = Literal["dynamic", "static", "compiled", "recorded"]
 SMALLEST = 128
-"""Slots of the smallest shape; fewer are no faster."""
+"""Number of slots in the smallest shape; fewer are no faster."""
 
 
 class TorchTokenRuntime:
@@ -76,8 +76,8 @@ class TorchTokenRuntime:
 
 
 class StaticTokenRuntime(TorchTokenRuntime):
-    """A `TorchTokenRuntime` with buffers of a few shapes. Batches that fit no shape are decoded as `dynamic`, and
-    counted."""
+    """A `TorchTokenRuntime` with buffers of a few shapes. Batches that fit no shape are counted and decoded as by
+    `dynamic`."""
 
     def __init__(
         self, step: TorchStep, codec: AnyCodec, decoding: DecodingDescription, shapes: Shapes, way: Way
@@ -93,7 +93,6 @@ class StaticTokenRuntime(TorchTokenRuntime):
         self._shapes = shapes
         self._hits = self._misses = self._warmed = 0
         self._idle: list[Rooms] = []
-        """Buffers that no stepper uses."""
         self._lock = threading.Lock()
 
     def stepper(self) -> StaticStepper:
@@ -140,8 +139,8 @@ def load_tokens(
     way: Way = "dynamic",
     device: str = "cpu",
 ) -> TorchTokenRuntime:
-    """Load trained folders (language model, codec). Raises SonorantError as the parallel family's `load_functions`
-    does."""
+    """Load a language model and its codec from their folders. Raises SonorantError as the parallel family's
+    `load_functions` does."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     place = torch.device(device)
@@ -171,7 +170,8 @@ def _rising(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
-    """Return powers of two from `SMALLEST` to the slots for the longest text with its whole budget."""
+    """Return the powers of two from `SMALLEST` to the number of slots that the longest text needs for its whole frame
+    budget."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
     before = 1 + max(1, decoding.prompt_frames)
     sizes = [SMALLEST]
@@ -181,6 +181,6 @@ def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
 
 
 def cache_folder(language_model: Path) -> Path:
-    """Return the folder for compiled code, by torch version and weights."""
+    """Return the folder for compiled code, named by torch version and weights."""
     weights = sha256_file(language_model / "weights.pt")[:16]
     return user_caches() / "compiled" / f"torch-{torch.__version__}" / weights

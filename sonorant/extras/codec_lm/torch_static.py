@@ -30,11 +30,11 @@ InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
 """A step that overwrites its input state."""
 Run = Callable[[], None]
 Record = Callable[[Run], Run]
-"""Records operations on fixed buffers for faster replay; may run them a few times."""
+"""Function that records operations on fixed buffers for faster replay; may run them a few times."""
 
 
 class Shapes(NamedTuple):
-    """Prepared shapes, each axis in ascending order."""
+    """Sizes of the prepared shapes, in ascending order."""
 
     batches: tuple[int, ...]
     slots: tuple[int, ...]
@@ -47,15 +47,14 @@ class Shapes(NamedTuple):
         return None if batch is None or length is None else (batch, length)
 
     def plan(self) -> list[tuple[int, int, bool]]:
-        """Return all (rows, slots, drawn), the largest first, because the compiler derives sizes from the first."""
+        """Return every shape to prepare as (rows, slots, drawn), largest first, because the compiler derives sizes from
+        the first. `drawn`: whether rows are sampled or penalised."""
         return [
             (rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)
         ]
 
 
 class Room:
-    """Buffers of one shape."""
-
     def __init__(
         self, step: TorchStep, decoding: DecodingDescription, rows: int, slots: int, memory: list[Tensor]
     ) -> None:
@@ -100,8 +99,8 @@ class Rooms:
         functions: Mapping[bool, InPlace],
         record: Record,
     ) -> None:
-        """`functions`: `in_place(step, drawn)` by whether rows are sampled or penalised; `record`: applied to each
-        room's step before its first batch."""
+        """`functions`: `in_place(step, drawn)` for both values of `drawn`, whether rows are sampled or penalised;
+        `record` is applied to each room's step before its first batch."""
         self.step, self.shapes = step, shapes
         self._decoding, self._functions, self._record = decoding, functions, record
         config = step.model.config
@@ -111,7 +110,7 @@ class Rooms:
 
     @torch.no_grad()
     def prepare(self, rows: int, slots: int, drawn: bool) -> Room:
-        """Return the buffers of a shape with their step. First use compiles and records the step, and clears the
+        """Return the buffers of a shape with their step. The first use compiles and records the step, and clears the
         buffers."""
         if (rows, slots) not in self._rooms:
             self._rooms[rows, slots] = Room(self.step, self._decoding, rows, slots, self._memory)
@@ -130,7 +129,7 @@ class StaticStepper:
     """A `sonorant.extras.codec_lm.decoding.session.Stepper` with preallocated buffers."""
 
     def __init__(self, rooms: Rooms, count: Callable[[bool], None]) -> None:
-        """`count`: called for each batch with whether it fits a shape. Other batches are decoded by
+        """`count` is called for each batch with whether it fits a shape. Batches that fit none are decoded by
         `DynamicStepper`."""
         self.rooms, self._count = rooms, count
         self._free = DynamicStepper(rooms.step)
@@ -170,7 +169,6 @@ class StaticStepper:
 
     @torch.no_grad()
     def run(self, state: State, steps: int) -> State:
-        """Run steps. On a GPU, the host waits only for the last one."""
         room = self._room
         if room is None:
             return self._free.run(state, steps)

@@ -1,5 +1,5 @@
 """Build a TensorRT engine from an ONNX graph, with TensorRT 10 or 11. Importing this requires TensorRT. Networks are
-strongly typed, as 11 requires: the graph determines the precision."""
+strongly typed, as TensorRT 11 requires: the graph determines the precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Messages(trt.ILogger):
-    """Logs messages and keeps errors for an exception. Must outlive builders, parsers and runtimes."""
+    """Logs TensorRT's messages and keeps errors for an exception. Must outlive builders, parsers and runtimes."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
@@ -40,7 +40,7 @@ class Messages(trt.ILogger):
 
 
 class ProgressBars(trt.IProgressMonitor):
-    """Progress bars, one per phase. TensorRT calls it from several threads."""
+    """Progress bars, one per phase of a build. TensorRT calls this from several threads."""
 
     def __init__(self, label: str) -> None:
         trt.IProgressMonitor.__init__(self)  # classes bound from C++ do not support `super().__init__`
@@ -52,7 +52,6 @@ class ProgressBars(trt.IProgressMonitor):
         self._bars[phase_name] = tqdm(total=num_steps, desc=name, unit="step", leave=not parent_phase, file=sys.stderr)
 
     def step_complete(self, phase_name: str, step: int) -> bool:
-        """Return True to continue."""
         if phase_name in self._bars:
             self._bars[phase_name].update(step + 1 - self._bars[phase_name].n)
         return True

@@ -15,7 +15,6 @@ from sonorant.errors import SonorantError
 
 
 def describe_gpu() -> tuple[str, tuple[int, int]]:
-    """Return the name and compute capability of this process's GPU."""
     properties = _checked(cuda.cudaGetDeviceProperties(_checked(cuda.cudaGetDevice())))
     return properties.name.rstrip(b"\0").decode(), (properties.major, properties.minor)
 
@@ -56,7 +55,7 @@ class Buffer:
     """Memory on the GPU. Its address is constant, because recorded graphs contain it."""
 
     def __init__(self, size: int) -> None:
-        """`size` is in bytes. Raises SonorantError if the GPU has less memory left."""
+        """`size` is in bytes. Raises SonorantError if the GPU lacks free memory."""
         self.address = _checked(cuda.cudaMalloc(max(1, size)))
         weakref.finalize(self, cuda.cudaFree, self.address)
 
@@ -76,7 +75,6 @@ def _copy(target: int, source: int, size: int, kind: cuda.cudaMemcpyKind, stream
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """Return CUDA's results without the error code. Raises SonorantError with CUDA's message."""
     error, *values = answer
     if error != cuda.cudaError_t.cudaSuccess:
         _, words = cuda.cudaGetErrorString(error)

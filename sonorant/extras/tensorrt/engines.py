@@ -1,4 +1,4 @@
-"""Folder of a bundle's engines with their keys: builds engines and rejects stale ones."""
+"""Build a bundle's engines in a folder, with their keys, and reject stale ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REBUILD = "build it again: python -m tasks.build_engine --voice"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Content of the JSON file next to an engine."""
+    """Contents of the JSON file stored next to an engine."""
 
     key: EngineKey
     sha256: str
@@ -23,8 +23,6 @@ class Engine:
 
 
 class Engines:
-    """The engines of a bundle on a machine."""
-
     def __init__(self, bundle: Bundle, machine: Machine, folder: Path | None = None) -> None:
         """`folder` contains the engines; None means the bundle's folder in the user's cache."""
         self.bundle = bundle
@@ -93,5 +91,6 @@ class Engines:
 
 
 def cache_folder(bundle: Bundle) -> Path:
-    """Return the folder in the user's cache, named by content hash because a download has a new path each time."""
+    """Return the bundle's folder in the user's cache, named by content hash because a download has a new path each
+    time."""
     return user_caches() / "engines" / content_hash(bundle)[:16]

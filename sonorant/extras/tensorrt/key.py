@@ -1,4 +1,4 @@
-"""Key of an engine, to detect stale ones: graph, machine, shape profiles and settings."""
+"""Key of an engine (graph, machine, shape profiles and settings), to detect stale engines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from sonorant.speech.bundle import Lengths
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Machine that an engine was built for."""
-
     tensorrt: str
     """TensorRT version, such as 11.4.0.106."""
     gpu: str
@@ -51,7 +49,7 @@ def this_machine() -> Machine:
 LEAST = {"tokens": 2, "frames": 1}
 """Minimum sizes: every utterance has a start and an end token."""
 STRETCH = 2
-"""Maximum size as a multiple of the corpus' longest utterance: the slowest speed doubles the frames."""
+"""Maximum size as a multiple of the corpus' longest utterance, because the slowest speed doubles the frames."""
 MOST = {"tokens": 800, "frames": 1024}
 """Lower bound of the maximum size: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
 frames computed at a time (`sonorant.speech.request.Limits`)."""
@@ -73,7 +71,8 @@ class ShapeProfile:
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """Return a graph's profiles for usual utterances, tuned for the median, and long ones, tuned for the longest."""
+    """Return a graph's profiles: one for usual utterances, tuned for the median, and one for long ones, tuned for the
+    longest."""
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
@@ -104,7 +103,7 @@ class EngineConfig:
     """Whether later releases of the same major TensorRT version can run the engine, which makes it larger and possibly
     slower."""
     hardware_compatible: bool = False
-    """Whether any GPU from Ampere on can run the engine, which may make it slower."""
+    """Whether any Ampere or newer GPU can run the engine, which may make it slower."""
 
     def __post_init__(self) -> None:
         if min(self.workspace_mib, self.max_batch) < 1:
@@ -113,7 +112,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineKey:
-    """Engines with equal keys are interchangeable."""
+    """Key of an engine. Engines with equal keys are interchangeable."""
 
     onnx: str
     """SHA-256 of the graph's file, hexadecimal."""

@@ -1,4 +1,4 @@
-"""Graphs of the family parallel under TensorRT, which importing this requires."""
+"""Run the graphs of the family `parallel` under TensorRT. Importing this requires TensorRT."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sonorant.speech.runtimes import LoadOptions
 _log = logging.getLogger(__name__)
 
 STREAMS = 2
-"""Requests computed at a time. Each stream has separate memory and CUDA graphs."""
+"""Number of requests computed at a time. Each stream has separate memory and CUDA graphs."""
 
 Lane = dict[str, Execution]
 
 
 def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """Load a bundle's engines with buckets. Raises SonorantError for a missing or stale engine, `batches` beyond the
-    engines' rows, or too little GPU memory."""
+    """Load a bundle's engines with buckets. Raises SonorantError for a missing or stale engine, `batches` larger than
+    the engines' maximum, or too little GPU memory."""
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
     recording, plain = (TensorRTRuntime(work, record=record) for record in (True, False))
@@ -45,7 +45,7 @@ def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buck
 
 @dataclass(frozen=True)
 class TensorRTRuntime(GraphRuntime):
-    """Thread-safe. Shapes outside every profile run under ONNX Runtime."""
+    """Runs graphs under TensorRT, and shapes outside every profile under ONNX Runtime. Thread-safe."""
 
     work: _Work
     record: bool
@@ -83,7 +83,7 @@ class _Work:
         return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
     def run(self, graph: str, inputs: Arrays, record: bool) -> Arrays:
-        """Run a graph on inputs of any size; with `record`, as a CUDA graph from the second time on."""
+        """Run a graph on inputs of any size. With `record`, shapes run before are replayed as a CUDA graph."""
         profile = self._profile(graph, inputs)
         if profile is None:
             return self._any_size.run(graph, inputs)
@@ -94,7 +94,7 @@ class _Work:
             return lane[graph].run(inputs, profile, record=record)
 
     def _record(self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Arrays, profile: int) -> Arrays:
-        """Run on every stream, so that each records the CUDA graph."""
+        """Run a graph on every stream, so that each stream records a CUDA graph."""
         with self._recording:  # two threads taking all lanes would deadlock
             lanes = [self._lanes.get() for _ in range(STREAMS)]
             try:
@@ -124,7 +124,8 @@ class _Work:
 
     @cached_property
     def _any_size(self) -> OnnxRuntime:
-        """Runtime for shapes outside every profile; fp32 if the CPU lacks kernels of the precision (bfloat16)."""
+        """Runtime for shapes outside every profile; uses fp32 if the CPU lacks kernels for the precision, such as
+        bfloat16."""
         try:
             return self._on_cpu(self._variants)
         except SonorantError as error:

@@ -1,9 +1,10 @@
-"""Check statically, without TensorRT, whether it would accept a graph. Sources: docs/operators.md of onnx-tensorrt for
-TensorRT 10.15 and the ONNX opset guide of TensorRT 11; where they differ, what both accept. Restricted operators that
-no speech model here uses count as unsupported. TensorRT documentation, "Explicit Quantization": zero points are zero;
-scales are build-time constants of the computed type, one for activations, one or one per output channel for weights.
-"Strongly Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a
-value."""
+"""Check statically, without TensorRT, whether TensorRT would accept a graph.
+
+Sources: docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11; where they
+differ, only what both accept is allowed. TensorRT documentation, "Explicit Quantization": zero points are zero; scales
+are build-time constants of the computed type, one per tensor or, for weights, per output channel. "Strongly Typed
+Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a value.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ _BY_TYPES: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"int8"}), "DequantizeLinear"),
 )
 TYPES: dict[str, frozenset[str]] = {operator: types for types, operators in _BY_TYPES for operator in operators.split()}
-"""Supported element types of each operator's data (not of indices, axes and scales), as numpy's names."""
+"""Supported element types of each operator's data (not of indices, axes and scales), as numpy names."""
 CONSTANT_INPUTS = {
     "CumSum": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2),
     "OneHot": (1,), "Pad": (3,), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,),
@@ -60,14 +61,14 @@ SHAPE_INPUTS = {
 }  # fmt: skip
 """Inputs of each operator, by position, that determine the output's shape."""
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
-"""Axis of each operator's weights (input 1) along which scales may differ: the output's."""
+"""Output-channel axis of each operator's weights (input 1), along which scales may differ."""
 MOST_DIMENSIONS = 8
 """Maximum number of dimensions (`Dims::MAX_DIMS`)."""
 
 
 def check_graph(path: Path) -> list[str]:
-    """Return the findings in an ONNX file, one line each; none if TensorRT should accept it. Raises SonorantError for
-    another file."""
+    """Return the problems found in an ONNX file, one line each; empty if TensorRT should accept it. Raises
+    SonorantError if the file is not an ONNX graph."""
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
     except Exception as error:  # onnx raises many kinds of exceptions for a damaged file

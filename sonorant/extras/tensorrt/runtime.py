@@ -1,4 +1,5 @@
-"""The runtime `tensorrt`: table row, loader and static check of graphs. Importing this does not require TensorRT."""
+"""The runtime `tensorrt`: entry in the runtime table, loader and static check of graphs. Importing this does not
+require TensorRT."""
 
 from sonorant.extras.tensorrt.engines import Engines
 from sonorant.extras.tensorrt.key import this_machine
@@ -10,7 +11,7 @@ from sonorant.speech.runtimes import ExtraRuntime, LoadOptions, Runtime, Runtime
 def load_parallel(bundle: Bundle, options: LoadOptions) -> Runtime:
     """Load a bundle's engines on this machine. Raises SonorantError if one is missing or stale."""
     engines = Engines(bundle, this_machine(), options.engines)
-    from sonorant.extras.tensorrt.parallel_runtime import load_engines  # imports TensorRT
+    from sonorant.extras.tensorrt.parallel_runtime import load_engines
 
     return load_engines(bundle, engines, options)
 

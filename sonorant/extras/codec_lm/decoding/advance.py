@@ -1,6 +1,6 @@
 """One decoding step from logits to the next state, shared by all runtimes. Codes are sampled by inverting the
 cumulative distribution at uniform numbers generated on the host, so a seed gives the same codes under any runtime.
-Written in the Python array API standard, for numpy and torch. All branches are `where`, so that a device never waits
+Written in the Python array API standard, for numpy and torch. All branches use `where`, so that a device never waits
 for the host and a step can be compiled or captured."""
 
 import math
@@ -15,9 +15,10 @@ from sonorant.speech.speaking import FinishReason
 
 
 def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> tuple[State, Array]:
-    """Check a step's codes (B, G) for silence and loops, and whether the pointer is stuck; `stays_B` (B,) bool: whether
-    it would stay. Returns the state with these faults, and (B,) bool: whether to push a pointer that has not moved
-    during the fault. Under a moving pointer, faults are only recorded, because skipping phonemes would not end them."""
+    """Check a step's codes (B, G) for silence and loops, and whether the pointer is stuck. `stays_B` (B,) bool: whether
+    the pointer would stay. Returns the state with the faults found, and (B,) bool: whether to push a pointer that has
+    not moved during the fault. If the pointer moves, faults are only recorded, because skipping phonemes would not end
+    them."""
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
     again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
@@ -43,7 +44,7 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
 
 
 Key = tuple[int, ...]
-"""Seed, candidate and attempt that determine a row's noise in any batch."""
+"""Seed, candidate and attempt, which determine a row's noise in any batch."""
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
@@ -56,8 +57,8 @@ def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.f
 def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
-    """Choose a code per codebook, int64 (B, G), and return its log-probability float32 (B, G) before penalty and
-    temperature. The order is that of transformers: penalty, temperature, top k, top p."""
+    """Choose a code per codebook. Returns codes int64 (B, G) and their log-probabilities float32 (B, G) before penalty
+    and temperature. Operations are in the order of transformers: penalty, temperature, top k, top p."""
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
     if sampled:
@@ -78,7 +79,7 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """Draw a code per codebook, int64 (B, G), from the nucleus: top k, then top p, ties included."""
+    """Draw a code per codebook, int64 (B, G), from the most likely codes: top k, then top p, including ties."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
     scaled_BGK = scores_BGK / temperature_B11
     # Only values are sorted. Codes keep their order, so ties break alike in every library.
@@ -107,11 +108,13 @@ LOG_HALF = math.log(0.5)
 def choose_advance(
     state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
 ) -> tuple[Array, Array, Array]:
-    """Return the number of phonemes to move, the number if pushed, int64, and the log-probability of having stayed
-    since arrival, float32, (B,) each. Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always
-    most likely, so a greedy pointer would get stuck. The median rule moves at the median of the phoneme's duration:
-    once the probability of staying so long is below one half. Without it, the class is drawn with the uniform
-    `noise_B`."""
+    """Return the number of phonemes to move, the number to move if pushed (both int64), and the log-probability of
+    having stayed since arrival (float32), (B,) each.
+
+    Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always most likely, so a greedy pointer
+    would get stuck. The median rule instead moves at the median of the phoneme's duration: once the probability of
+    staying this long is below one half. Without this rule, the move is drawn with the uniform `noise_B`.
+    """
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
     log_stay_B = (advance_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
@@ -134,8 +137,8 @@ def advance(
     sampled: bool,
     penalised: bool,
 ) -> State:
-    """Return the next state. `logits_BGK`: float32, for the grid's next row; `advance_BA`: float32, for the pointer's
-    move; `xp`: array namespace; `sampled`, `penalised`: `draws(rules)`, `penalises(rules)`."""
+    """Return the next state. `logits_BGK` (float32) are for the grid's next row, `advance_BA` (float32) for the
+    pointer's move. `xp` is the array namespace; `sampled` is `draws(rules)`, `penalised` is `penalises(rules)`."""
     noise_BG = xp.take_along_axis(rules.noise_BSG, state.step_B[:, None, None], axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]
     codes_BG, log_probability_BG = choose_codes(

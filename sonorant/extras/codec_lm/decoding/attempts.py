@@ -14,7 +14,7 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.speaking import FinishReason
 
 BLOCK = 32
-"""Frames between checks for the end of all rows; a check may wait for a device."""
+"""Number of frames between checks whether all rows have ended; a check may wait for a device."""
 RETRY_TEMPERATURE = 0.7
 """Minimum temperature of a retry, because a greedy retry would repeat the fault."""
 
@@ -30,7 +30,7 @@ class Spoken:
     pointers_BF: Ints
     """Phoneme index of each frame; -1 past a row's end."""
     finish_reasons_B: Ints
-    """`FinishReason` of each kept attempt; all except `WELL` are runaways."""
+    """`FinishReason` of each kept attempt; all except `WELL` are failures."""
     cut_B: NDArray[np.bool_]
     """Whether the frame budget ended the kept attempt, so that text may be missing."""
     attempts_B: Ints
@@ -38,8 +38,6 @@ class Spoken:
 
 
 class Attempt(NamedTuple):
-    """One completely decoded row."""
-
     well: bool
     whole: bool
     """Whether the row ended within its frame budget."""
@@ -67,8 +65,8 @@ def decode_texts(
 ) -> Spoken:
     """Decode a batch of texts completely. Rows are independent. A row whose best candidate did not end `WELL` is
     decoded again, up to `config.retries` times, with different noise, a temperature of at least `RETRY_TEMPERATURE` and
-    the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: rows per text, with different
-    noise. Raises SonorantError as `check_candidates` does."""
+    the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: number of rows per text, each
+    with different noise. Raises SonorantError as `check_candidates` does."""
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)

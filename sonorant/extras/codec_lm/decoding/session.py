@@ -1,4 +1,4 @@
-"""Decoding of a batch, which returns codes in blocks."""
+"""Decode a batch and return its codes in blocks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,8 +21,9 @@ class Stepper(Protocol):
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """Start a batch from encoder states, phonemes of each row, a prompt (P at least 1) and its frames in each row.
-        Reserves room for the steps of `rules.noise_BSG` (B, S, G + 1)."""
+        """Start a batch. `lengths_B`: phonemes of each row; `prompt_BPG`: codes to continue, P at least 1;
+        `prompt_lengths_B`: prompt frames of each row. Reserves memory for the steps of `rules.noise_BSG` (B, S, G +
+        1)."""
 
     def run(self, state: State, steps: int) -> State:
         """Run `steps` steps from `state`. May stop earlier once all rows are complete, or run more if steps are shared
@@ -30,18 +31,18 @@ class Stepper(Protocol):
 
 
 class TokenRuntime(Protocol):
-    """Runs the graphs of codec_lm. `F` code frames, `G` codebooks; the rest as in
+    """Runs the graphs of codec_lm. Shapes: F code frames, G codebooks, others as in
     `sonorant.speech.runtimes.Runtime`."""
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """Encode tokens (B, N, 3) with lengths and speaker (B,) -> states (B, N, C)."""
 
     def stepper(self) -> Stepper:
-        """Create a decoder from states to codes with a separate cache, for one thread."""
+        """Create a decoder from states to codes, with a separate cache, for one thread."""
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Decode codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), to be completed by `SourceRows`.
-        Only for voices with a source."""
+        """Decode codes (B, F, G) -> frames (B, D, T), to which `SourceRows` then adds rows. `lengths`: real frames of
+        each row (B,). Only for voices with a source."""
 
     def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
         """Compute samples (B, S), about -1 to 1, from frames with source rows (B, R, T), or codes (B, F, G) without a
@@ -83,9 +84,9 @@ class Session:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
     def more(self, frames: int) -> Ints:
-        """Return the codes of the next frames (B, f, G), silence past a row's end: f is `frames`, less at the end of
-        the longest row, then 0. A row's length is known once a frame past its end has been returned. Raises
-        SonorantError if the logits are NaN or infinite."""
+        """Return the codes (B, f, G) of the next frames, with silence past a row's end. f is `frames`, but less at the
+        end of the longest row and 0 after it. A row's length is known once a frame past its end has been returned.
+        Raises SonorantError if the logits are NaN or infinite."""
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._made:
@@ -112,8 +113,8 @@ class Session:
         return self._state.finish_reason_B
 
     def pointers(self, row: int) -> Ints:
-        """Return the phoneme index of each frame of a row so far (f,), never decreasing. May extend past the returned
-        codes."""
+        """Return the phoneme index (f,) of each frame of a row so far. Indices never decrease, and may extend past the
+        returned codes."""
         ended = int(self._state.ended_B[row])
         return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 
@@ -135,7 +136,6 @@ class Session:
 
     @property
     def _made(self) -> int:
-        """Steps of the unfinished row that is furthest behind."""
         return int(self._state.step_B[~complete(self._state, np)].min(initial=self._rules.noise_BSG.shape[1]))
 
     @property

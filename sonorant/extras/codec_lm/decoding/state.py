@@ -1,7 +1,7 @@
 """State of a batch during decoding: `State` changes with each step, `Rules` are constant. Both are tuples of numpy or
-torch arrays of constant shape (int64, float32, bool), so that a step can be compiled or captured. `B` rows, `N`
-phonemes, `G` codebooks, `K` codes per codebook, `S` maximum steps, `R` longest loop. Codebook g is g steps late: row t
-of the grid contains codes of the frames t, t - 1, ..., t - G + 1, and K where there is no frame."""
+torch arrays of constant shape (int64, float32, bool), so that a step can be compiled or captured. Shapes: B rows, N
+phonemes, G codebooks, K codes per codebook, S maximum steps, R longest loop. Codebook g is delayed by g steps: row t of
+the grid contains the codes of frames t, t - 1, ..., t - G + 1, and K where there is no frame."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -16,14 +16,14 @@ Array = Any
 LONGEST_PERIOD = 8
 """Maximum length of a detected loop, in frames."""
 EMPTY = 2
-"""Phonemes of an empty text: `^` and `$`."""
+"""Number of phonemes in an empty text: `^` and `$`."""
 
 
 class Rules(NamedTuple):
-    """Constants of a batch, one per row so that requests can share it."""
+    """Constants of a batch, with one value per row so that different requests can share the batch."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 (B, S, G + 1): one per codebook and the pointer."""
+    """Uniform numbers in 0..1 (B, S, G + 1): one per codebook and one for the pointer."""
     temperature_B: Array
     """Sampling temperature; 0 means greedy."""
     top_k_B: Array
@@ -32,11 +32,11 @@ class Rules(NamedTuple):
     penalty_B: Array
     """Repetition penalty; 1 means none."""
     recent_B: Array
-    """Steps for which the penalty lasts."""
+    """Number of steps for which a chosen code is penalised."""
     median_B: Array
     """Whether the pointer moves by the median rule instead of by sampling."""
     phonemes_B: Array
-    """Number of phonemes, after which the pointer ends."""
+    """Number of phonemes; a row ends when its pointer leaves the last one."""
     budget_B: Array
     """Maximum number of frames."""
     longest_phoneme_B: Array
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
 class State(NamedTuple):
     step_B: Array
     codes_BG: Array
-    """Last row of the grid; K before the first step."""
+    """Codes of the last step, delayed; K before the first step."""
     pointer_B: Array
     """Phoneme index of the next frame; constant after a row's end."""
     age_B: Array
@@ -60,33 +60,33 @@ class State(NamedTuple):
     position_B: Array
     """Position of the next step: the number of filled cache slots."""
     ended_B: Array
-    """Frames of the row; -1 if not ended. Its last codebook ends G - 1 steps later."""
+    """Number of frames of an ended row; -1 if not ended. The last codebook ends G - 1 steps later."""
     finish_reason_B: Array
     log_probability_B: Array
-    """Sum over the codes so far, before temperature and penalty."""
+    """Sum of the log-probabilities of the codes so far, before temperature and penalty."""
     silent_B: Array
-    """Consecutive silent steps."""
+    """Number of consecutive silent steps."""
     recent_BRG: Array
-    """Last rows of the grid, newest first; -1 if missing."""
+    """Last rows of the grid, newest first; -1 where there is none yet."""
     repeats_BR: Array
-    """For each period r + 1, consecutive steps equal to the step r + 1 earlier."""
+    """For each period r + 1, the number of consecutive steps that equal the step r + 1 earlier."""
     used_BGK: Array
     """Step at which each code was last chosen; `NEVER` if none."""
     grid_BSG: Array
-    """All codes so far, delayed; K elsewhere."""
+    """Delayed grid of all codes so far; K elsewhere."""
     pointers_BS: Array
     """Pointer at each step so far; 0 elsewhere."""
 
 
 NEVER = -(2**40)
-"""Step of a code that was never chosen."""
+"""Value of `State.used_BGK` for a code that was never chosen."""
 
 
 def make_rules(
     lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
 ) -> Rules:
-    """Return the rules of a batch of texts (numpy). `lengths_B`: phonemes of each row, including `^` and `$`; `draw`:
-    (steps, numbers) -> uniform noise float32 (B, steps, numbers), called only if needed."""
+    """Return the rules of a batch of texts as numpy arrays. `lengths_B`: phonemes of each row, including `^` and `$`;
+    `draw`: (steps, numbers) -> uniform noise float32 (B, steps, numbers), called only if needed."""
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
     budget_B[lengths_B <= EMPTY] = 0
@@ -146,7 +146,6 @@ def _more_rows(batch: Batch, rows: int, mode: Literal["constant", "edge"]) -> Ba
 
 
 def draws(rules: Rules) -> bool:
-    """Whether any row is sampled (numpy)."""
     return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
 
 
@@ -155,13 +154,13 @@ def penalises(rules: Rules) -> bool:
 
 
 def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
-    """Repeat the last row up to `rows`, and pad the noise to `steps` (numpy)."""
+    """Repeat the last row until there are `rows`, and pad the noise to `steps`."""
     wider, longer = _more_rows(rules, rows - len(rules.budget_B), "edge"), steps - rules.noise_BSG.shape[1]
     return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
 
 
 def padded_state(state: State, rows: int, steps: int) -> State:
-    """Append ended rows up to `rows`, and pad arrays to `steps` (numpy)."""
+    """Append finished rows until there are `rows`, and pad the arrays to `steps`."""
     longer, no_code = steps - state.grid_BSG.shape[1], state.used_BGK.shape[2]
     wider = _more_rows(state, rows - len(state.ended_B), "constant")
     return wider._replace(
@@ -171,30 +170,27 @@ def padded_state(state: State, rows: int, steps: int) -> State:
 
 
 def cut_state(state: State, rows: int, steps: int) -> State:
-    """Cut a padded state to its first rows and steps."""
     shorter = State(*(field[:rows] for field in state))
     return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])
 
 
 def row_of(batch: Batch, row: int) -> Batch:
-    """Return one row as a batch (numpy)."""
     return type(batch)(*(field[row : row + 1] for field in batch))
 
 
 def one_row(state: State, row: int, rules: Rules) -> State:
-    """Cut one row out of joined states, with the steps of `rules` (numpy)."""
+    """Return one row of joined states, cut to the steps of `rules`."""
     return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
 
 
 def joined_states(states: Sequence[State]) -> State:
-    """Concatenate all rows, padded to the most steps (numpy)."""
+    """Concatenate the rows of all states, padded to the largest number of steps."""
     steps = max(state.grid_BSG.shape[1] for state in states)
     wide = [padded_state(state, len(state.ended_B), steps) for state in states]
     return State(*map(np.concatenate, zip(*wide, strict=True)))
 
 
 def joined_rules(rules: Sequence[Rules]) -> Rules:
-    """Concatenate all rows, padded to the most steps (numpy)."""
     steps = max(one.noise_BSG.shape[1] for one in rules)
     wide = [padded_rules(one, len(one.budget_B), steps) for one in rules]
     return Rules(*map(np.concatenate, zip(*wide, strict=True)))
