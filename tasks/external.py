@@ -29,7 +29,8 @@ SEEN = "seen.json"
 class External:
     named: str
     content: Callable[[], str]
-    """Function that returns a hash or version. Raises SonorantError if the file cannot be read."""
+    """Function that returns the hash or version of the file, folder or model. Raises SonorantError if it cannot be
+    read."""
 
 
 def main() -> None:

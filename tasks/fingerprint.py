@@ -10,7 +10,8 @@ from sonorant.cache import code_of
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """Return 16 hex digits that name the run directory. A run can resume checkpoints of an equal fingerprint."""
+    """Return 16 hex digits that name the run directory. A run can resume from a checkpoint with the same
+    fingerprint."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -42,11 +42,10 @@ INPUTS = {
 }
 """Help texts of the options for paths that several stages read."""
 OPTIONAL = ("cache", "quantized")
-"""Optional `INPUTS`; without `quantized`, int8 is skipped."""
+"""Names of optional `INPUTS`; without `quantized`, int8 is skipped."""
 
 
 def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add an option for each name of INPUTS."""
     for name in names:
         parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
 

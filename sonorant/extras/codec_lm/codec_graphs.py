@@ -81,9 +81,9 @@ class _Listening(nn.Module):
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
     """Write the graph that encodes recordings as codes (batch, frames, codebooks) int64, which equal those of
-    `Codec.encode` unless rounding selects a neighbour. Inputs: samples (batch, frames, samples per code frame) float32,
-    more than `n_fft` / 2 in total, and, with a source, pitch (batch, frames, mel frames per code frame, 2) float32 from
-    `track_pitch`."""
+    `Codec.encode` unless rounding selects a neighbouring code. Inputs: samples (batch, frames, samples per code frame)
+    float32, more than `n_fft` / 2 in total, and, with a source, pitch (batch, frames, mel frames per code frame, 2)
+    float32 from `track_pitch`."""
     example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
     if isinstance(codec, SourceCodec):
         example["pitch"] = torch.zeros(2, 9, codec.stride, ROWS)

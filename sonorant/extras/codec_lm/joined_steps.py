@@ -37,7 +37,7 @@ class Row:
     states_NC: Floats
     rules: Rules
     before: int
-    """Cache slots filled before the first step."""
+    """Number of cache slots filled before the first step."""
     cached: Cached | None
     """Cache of the row; None while it is in the buffers."""
     state: State | None = None

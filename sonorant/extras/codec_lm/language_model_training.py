@@ -59,8 +59,8 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Return the losses `codes` (mean over codebooks) and `advance`, summed over code frames, and `prior`, over mel
-        frames."""
+        """Return the losses `codes` (mean over codebooks) and `advance`, summed over code frames, and `prior`, summed
+        over mel frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:

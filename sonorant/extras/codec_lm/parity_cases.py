@@ -16,9 +16,9 @@ from sonorant.extras.codec_lm.decoding.state import Rules, State, make_rules
 from sonorant.speech.decoding import DecodingDescription
 
 PROMPT = 8
-"""Maximum frames of prompts, for voices that accept them."""
+"""Maximum number of frames in prompts, for voices that accept them."""
 SPARE = 3
-"""Empty slots added to the step's cache, to detect a graph that reads them."""
+"""Number of empty slots added to the step's cache, to detect a graph that reads them."""
 NOTHING = 1e3
 """Value in the `SPARE` slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}

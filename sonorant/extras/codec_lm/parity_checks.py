@@ -35,7 +35,7 @@ NO_GRAPHS = "not run: this runtime has no such graph, so only its tokens are com
 class Measured:
     runtime: TokenRuntime
     graphs: Graphs | None
-    """None if the runtime has no separate graphs."""
+    """Function that computes a graph; None if the runtime has no separate graphs."""
     audio: MelConfig
     tolerance: Tolerance
 

@@ -28,7 +28,7 @@ class PretrainedCodec(nn.Module):
     float_parts = ("model",)
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
-        """`model`: a `DacModel`; `hop`: samples per mel frame; `codebooks`: number of its codebooks to use."""
+        """`model`: a `DacModel`; `hop`: samples per mel frame; `codebooks`: number of codebooks to use."""
         super().__init__()
         self.model = model.requires_grad_(False)
         self.codebooks, self.codes, self.receptive_field = codebooks, int(model.config.codebook_size), receptive_field

@@ -1,5 +1,5 @@
-"""Convert codes to samples in parts whose concatenation equals the whole. With a source, codes are first decoded to
-frames; the phase of its pulses is summed over frames, so parts must be in order."""
+"""Convert codes to samples in parts whose concatenation equals the full output. With a source, codes are first decoded
+to frames; the phase of its pulses is summed over frames, so parts must be in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Sounding:
 
     @property
     def least_lookahead(self) -> int:
-        """Minimum lookahead that keeps later parts correct: a wrong pitch would shift their phase."""
+        """Minimum lookahead that keeps later parts correct, because a wrong pitch would shift their phase."""
         return self.description.receptive_field.decoder
 
     def parts(

@@ -1,5 +1,3 @@
-"""Synthesis of the family codec_lm."""
-
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

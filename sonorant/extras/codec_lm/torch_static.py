@@ -70,7 +70,7 @@ class Room:
         self._mark_sizes()
 
     def _mark_sizes(self) -> None:
-        """Mark the sizes that differ between rooms as dynamic, so that one compiled step serves all. The compiler
+        """Mark the sizes that differ between shapes as dynamic, so that one compiled step serves all. The compiler
         treats an unmarked size as constant, and compiles a batch of one separately."""
         mark, sides = torch._dynamo.mark_dynamic, (*self.cache.keys, *self.cache.values)
         if self.rows > 1:
@@ -100,7 +100,7 @@ class Rooms:
         record: Record,
     ) -> None:
         """`functions`: `in_place(step, drawn)` for both values of `drawn`, whether rows are sampled or penalised;
-        `record` is applied to each room's step before its first batch."""
+        `record` is applied to each shape's step before its first batch."""
         self.step, self.shapes = step, shapes
         self._decoding, self._functions, self._record = decoding, functions, record
         config = step.model.config
@@ -129,7 +129,7 @@ class StaticStepper:
     """A `sonorant.extras.codec_lm.decoding.session.Stepper` with preallocated buffers."""
 
     def __init__(self, rooms: Rooms, count: Callable[[bool], None]) -> None:
-        """`count` is called for each batch with whether it fits a shape. Batches that fit none are decoded by
+        """`count` is called for each batch with True if the batch fits a shape. Other batches are decoded by
         `DynamicStepper`."""
         self.rooms, self._count = rooms, count
         self._free = DynamicStepper(rooms.step)

@@ -32,7 +32,7 @@ class Messages(trt.ILogger):
         _log.log(logging.WARNING if severity == trt.ILogger.WARNING else logging.DEBUG, "%s", msg)
 
     def told(self) -> str:
-        """Return the errors since the last call, in one line."""
+        """Return the errors since the last call, as one line."""
         said = []
         while self.errors:
             said.append(" ".join(self.errors.popleft().split()))

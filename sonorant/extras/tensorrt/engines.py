@@ -19,7 +19,6 @@ class Engine:
 
     key: EngineKey
     sha256: str
-    """SHA-256 of the engine's bytes, hexadecimal."""
 
 
 class Engines:

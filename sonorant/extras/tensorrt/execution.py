@@ -55,7 +55,8 @@ class Execution:
         return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
-        """Run on inputs that the profile covers. `record`: whether to record a CUDA graph for these shapes."""
+        """Run the engine on inputs that the profile covers. `record`: whether to record a CUDA graph for these
+        shapes."""
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
         context, graph = self._recorded.get(shapes, (None, None))

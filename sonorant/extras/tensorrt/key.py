@@ -60,7 +60,6 @@ Sizes = tuple[int, int, int]
 @dataclass(frozen=True, kw_only=True)
 class ShapeProfile:
     batch: Sizes
-    """Number of rows."""
     tokens: Sizes
     """Phoneme ids per row."""
     frames: Sizes

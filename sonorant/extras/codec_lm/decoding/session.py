@@ -55,7 +55,7 @@ class Prompt(NamedTuple):
     codes_BPG: Ints
     """Codes (B, P, G), without delays."""
     lengths_B: Ints
-    """Frames of each row."""
+    """Number of frames of each row."""
 
 
 class Session:

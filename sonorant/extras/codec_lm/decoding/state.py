@@ -12,7 +12,6 @@ from sonorant.audio.arrays import Floats, Ints
 from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 
 Array = Any
-"""A numpy or torch array."""
 LONGEST_PERIOD = 8
 """Maximum length of a detected loop, in frames."""
 EMPTY = 2
