@@ -22,7 +22,7 @@ _PER_PROCESS = 32  # fewer items take less time than starting a process
 
 
 def code_of(*modules: ModuleType) -> str:
-    """Return the hexadecimal SHA-256 of modules and packages (see `hash_of_code`), a part of the key of all their
+    """Return the hexadecimal SHA-256 of modules and packages (see `hash_of_code`), part of the key of all their
     results."""
     digest = hashlib.sha256()
     files = [Path(str(module.__file__)) for module in modules]

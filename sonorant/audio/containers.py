@@ -18,8 +18,8 @@ _ENTERED = {0x18538067: "segment", 0x1F43B675: "cluster"}
 
 
 def cut_off(path: Path) -> str | None:
-    """Describe what is missing from a truncated, non-empty file; None if the file is complete or its format stores no
-    length."""
+    """Describe what is missing from a truncated, non-empty file; return None if the file is complete or its format
+    stores no length."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         start = data[:16]
         look = next((look for place, magic, look in _FORMATS if start.startswith(magic, place)), None)

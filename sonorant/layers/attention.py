@@ -103,7 +103,7 @@ def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slic
 class Sight(NamedTuple):
     turned: Turns
     mask_B1QS: Tensor
-    """Bool (B, 1, Q, S): cached slots visible to each query."""
+    """Mask, bool (B, 1, Q, S), of the cached slots visible to each query."""
 
 
 class SelfAttention(nn.Module):
@@ -134,7 +134,7 @@ class SelfAttention(nn.Module):
         return Sight(turns(position_BQ, self.width), (seen_BQS | (position_BQ == EMPTY)[:, :, None])[:, None])
 
     def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
-        """Add new positions (B, Q, C) to the cache and attend to the cache -> (B, Q, C). For decoding."""
+        """In decoding, add new positions (B, Q, C) to the cache and attend to all of it -> (B, Q, C)."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
         return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 

@@ -41,7 +41,7 @@ class DepthwiseConv(nn.Conv1d):
         super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """(B, T, C) float -> (B, T, C) in the autocast dtype."""
+        """Convolve (B, T, C) float; the output has the autocast dtype."""
         return self.convolve(x_BTC, self.weight, self.bias)
 
     def convolve(self, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None) -> Tensor:

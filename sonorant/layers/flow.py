@@ -46,7 +46,8 @@ class FlowMatching(nn.Module):
         return self.out(self.stack(x_BTC, mask_BT1))
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, place_T: Tensor) -> Tensor:
-        """(B, T, C), mask (B, T, 1), positions (T,) int64 -> (B, T, D): `steps` Euler steps from fixed noise."""
+        """Integrate from fixed noise in `steps` Euler steps: (B, T, C), mask (B, T, 1), positions (T,) int64 -> (B, T,
+        D)."""
         noise_TD = self.noise_TD[place_T % NOISE_PLACES]
         if self.temperature != 1.0:
             noise_TD = noise_TD * self.temperature

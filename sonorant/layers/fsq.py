@@ -49,17 +49,17 @@ class FiniteScalarQuantizer(nn.Module):
             self.register_buffer(name, value, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vectors (..., D) float -> vectors of the nearest codes (..., D) float32, -1 to 1, with straight-through
+        """Round vectors (..., D) float to those of the nearest codes, float32 from -1 to 1, with straight-through
         gradients (Bengio et al. 2013, section 3)."""
         squashed = (x.float() + self.shift_D).tanh() * self.reach_D - self.offset_D
         rounded = squashed + (squashed.round() - squashed).detach()
         return rounded / -self.lowest_D
 
     def to_codes(self, values: Tensor) -> Tensor:
-        """Output of `forward` (..., D) -> codes (...,) int64."""
+        """Convert the output (..., D) of `forward` to codes (...,) int64."""
         digits = (values * -self.lowest_D - self.lowest_D).round().long()
         return (digits * self.basis_D).sum(-1)
 
     def to_values(self, codes: Tensor) -> Tensor:
-        """Codes (...,) int64 -> vectors (..., D) float32."""
+        """Convert codes (...,) int64 to vectors (..., D) float32."""
         return nn.functional.embedding(codes, self.table_KD)

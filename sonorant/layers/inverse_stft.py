@@ -26,7 +26,7 @@ class InverseSTFT(nn.Module):
         self.register_buffer("window_N", window_N.float(), persistent=False)
 
     def forward(self, real_BTF: Tensor, imaginary_BTF: Tensor) -> Tensor:
-        """(B, T, n_fft / 2 + 1) real and imaginary parts -> (B, T * hop) samples."""
+        """Convert real and imaginary parts (B, T, n_fft / 2 + 1) to samples (B, T * hop)."""
         with torch.autocast(real_BTF.device.type, enabled=False):
             of, real_BTF, imaginary_BTF = self.tables, real_BTF * self.weight_F, imaginary_BTF * self.weight_F
             a_BTQ, b_BTQ = real_BTF[..., 0::2] @ of.cosine_even_QQ, real_BTF[..., 1::2] @ of.cosine_odd_QO.T

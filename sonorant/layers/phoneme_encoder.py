@@ -51,7 +51,7 @@ class PhonemeEncoder(nn.Module):
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
     def encode_phonemes(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Phonemes:
-        """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> Phonemes."""
+        """Encode tokens (B, N, 3) int64 with lengths and speaker (B,) int64."""
         mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
         x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])
         x_BNC = x_BNC + self.speaker(speaker_B)[:, None]

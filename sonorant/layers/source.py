@@ -58,7 +58,7 @@ class Spectra(nn.Module):
         self.register_buffer("window_N", torch.hann_window(n_fft, dtype=torch.float64).float(), persistent=False)
 
     def forward(self, signal_BS: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, T * H) float32 -> real and imaginary parts (B, T, F)."""
+        """Transform (B, T * H) float32 to real and imaginary parts (B, T, F)."""
         margin = (self.n_fft - self.hop) // 2
         overlap = self.n_fft // self.hop
         padded_BPH = F.pad(signal_BS, (margin, margin)).unflatten(1, (-1, self.hop // 2))
@@ -109,7 +109,7 @@ class NoiseSpectra(nn.Module):
         self.scale = math.sqrt(n_fft * 3 / 16) / _LEVELS
 
     def forward(self, number_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Frame numbers (B, T) float32 -> real and imaginary parts (B, T, F) float32."""
+        """Return real and imaginary parts (B, T, F) float32 for frame numbers (B, T) float32."""
         table_KP = (self.table_KP.float() - 128.0) * self.scale
         real_BTF, imaginary_BTF = F.embedding(number_BT.long(), table_KP).chunk(2, dim=2)
         return real_BTF, imaginary_BTF

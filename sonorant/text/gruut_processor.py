@@ -2,8 +2,8 @@
 
 Packages for dates, money and numbers are slow to import, so they are imported at the first word with digits. Parts of
 speech are computed only for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx,
-which accounts for half the time per sentence. Lexicons have no index: sorted ones are bisected in the file, others are
-copied into memory and indexed.
+which takes up half the time per sentence. Lexicons have no index: sorted ones are bisected on disk, others copied into
+memory and indexed.
 """
 
 import importlib

@@ -48,7 +48,7 @@ class Part(NamedTuple):
     """Text passed to the frontend in one call."""
 
     text: str
-    """Text of the part; may end with a marked pause."""
+    """Text; may end with a marked pause."""
     goes_on: bool
     """Whether the sentence continues in the next part."""
     start: int
@@ -236,8 +236,8 @@ def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
 
 
 def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
-    """Return a cut at the end of `text` if it ends with a colon, or if the sentence would end there were its own first
-    word to follow; otherwise None."""
+    """Return a cut at the end of `text` if it ends with a colon, or if its own first word, placed after it, would begin
+    a new sentence; otherwise None."""
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:
         return None

@@ -141,7 +141,7 @@ def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tup
 
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
     """Return the span of each of `words`, in order, in the original of `text`. A word that is not in `text`, such as a
-    word of a number, gets the span between its neighbours. All words are aligned together, because a word of an
+    word of a number, gets the span between its neighbours. Words are aligned together, because a word of an
     abbreviation may recur."""
     found = _whole_words(words, text.text)
     place = 0

@@ -82,8 +82,8 @@ class Lexicon:
 
     def find(self, text: str) -> Iterator[tuple[int, int, Sounds]]:
         """Yield each lexicon word in a text as (index of its first character, index after its last, sounds). A
-        lower-case word matches in any case, a word with capitals only exactly; the longest match wins. A following
-        English 's is part of the word."""
+        lower-case word matches in any case, a word with capitals only exactly; the longest match wins. English 's is
+        included."""
         done = 0
         for start in _START.finditer(text):
             if start.start() < done:
