@@ -26,8 +26,7 @@ class ChooseConfig:
     """Section `choose` of params.yaml: conditions for replacing fp32."""
 
     target: Target = "latency"
-    """Speed to improve: latency is a medium sentence on all cores; throughput is one request per core, on one thread
-    each."""
+    """`latency` optimises a medium sentence on all cores; `throughput` one request per core, each on one thread."""
     max_wer_above_fp32: float = 2.0
     """Maximum increase in word error rate over fp32, in percentage points."""
     min_speedup: float = 1.05
@@ -74,7 +73,7 @@ class CandidateRow:
 def choose(
     metrics: Mapping[str, Any], config: ChooseConfig, gates: Callable[[str], str] = lambda _: ""
 ) -> dict[str, Any]:
-    """Return reports/choice.json, given reports/metrics.json.
+    """Return the data for reports/choice.json, given that of reports/metrics.json.
 
     `gates` returns why a candidate fails the gates of `champion`, or "". Raises SonorantError if onnxruntime/fp32
     failed.

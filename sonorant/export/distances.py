@@ -108,8 +108,6 @@ DECIBELS = 20 / np.log(10)
 
 @dataclass(frozen=True)
 class Difference:
-    """Distance of an output from its reference."""
-
     output: str
     max_abs_diff: float
     relative_error: float

@@ -24,7 +24,7 @@ Interface = dict[str, tuple[Dtypes, Dtypes]]
 
 
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
-    """Return the bytes of each graph's file. Raises Fault if one is missing or damaged."""
+    """Return the size of each graph's file in bytes. Raises Fault if one is missing or damaged."""
     try:
         return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in bundle.graphs}
     except SonorantError as error:

@@ -173,7 +173,6 @@ def keep(model: onnx.ModelProto, ranges: dict[str, NodeRange], half: HalfFormat)
     reasons: dict[str, str] = {}
 
     def explain(node: onnx.NodeProto, reason: str) -> None:
-        """Record a reason for the node and the nodes that lead to it."""
         ahead = [node]
         while ahead:
             current = ahead.pop()

@@ -30,7 +30,7 @@ class ExportConfig:
 
 
 class Traced(nn.Module):
-    """Wraps a model for the exporter. A subclass' `forward` names its arguments as the graph's inputs."""
+    """Wraps a model for the exporter. The arguments of a subclass's `forward` have the names of the graph's inputs."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()

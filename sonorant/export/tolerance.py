@@ -23,8 +23,8 @@ class Tolerance:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """Runtimes to verify, and tolerances by variant; `int8_from_float` compares int8 with the float models, int8 with
-    the fake-quantised ones."""
+    """Runtimes to verify, and tolerances by variant: `int8` against the fake-quantised models, `int8_from_float`
+    against the float models."""
 
     max_abs_diff: dict[str, float] = field(
         default_factory=lambda: {"fp32": 0.001, "fp16": 0.1, "bf16": 0.5, "int8": 0.5, "int8_from_float": 2.0}

@@ -26,7 +26,7 @@ class Initial:
     """A trained model's EMA weights and `model.json`."""
 
     source: str
-    """Where the weights come from."""
+    """Origin of the weights."""
     weights: dict[str, torch.Tensor]
     description: dict[str, Any]
 
@@ -60,7 +60,7 @@ class Taken:
     new_rows: dict[str, tuple[str, ...]]
     """New speakers and symbols, which start from the mean of the known rows."""
     lines: tuple[str, ...]
-    """Log lines: the total, then every mismatch."""
+    """Log lines: the number of copied weights, then each mismatch."""
 
     def whole(self, *parts: str) -> bool:
         return not any(name.split(".")[0] in parts for name in self.anew)

@@ -43,7 +43,7 @@ class Phase:
     begins: int = 0
     """First optimizer step of the phase, counted from 0."""
     newcomers: Newcomers | None = None
-    """New speakers, the only ones trained in the first steps of fine-tuning."""
+    """New speakers; only they are trained in the first steps of fine-tuning."""
 
 
 class Recipe(ABC):

@@ -29,7 +29,7 @@ class SubBatches:
     """Maximum part size of this rank per phase, halved whenever memory runs out, and kept in a file."""
 
     def __init__(self, who: str, kept: Path | None = None) -> None:
-        """`who`: name of this rank, for messages; `kept`: file for the sizes, or None."""
+        """`who` is this rank's name, for messages; `kept` is the file for the sizes, or None."""
         self._who, self._kept = who, kept
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}

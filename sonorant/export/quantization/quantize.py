@@ -26,7 +26,7 @@ class QuantizeConfig:
 
     method: Literal["auto", "ptq", "qat"] = "auto"
     """`ptq` calibrates; `qat` continues training in int8; `auto` trains only if calibration raises the loss by more
-    than `max_loss`, and then ships the better model, if uncertain the calibrated one."""
+    than `max_loss`, and then ships the better model (if uncertain, the calibrated one)."""
     max_loss: float = 1.0
     """Percent increase of the validation loss (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
@@ -179,7 +179,7 @@ def interval(values: NDArray[np.float64]) -> list[float]:
 
 
 def in_words(difference: dict[str, Any]) -> str:
-    """Describe the result of `above`, as in "the validation loss by +0.44 % (...)"."""
+    """Format the result of `above` as "the validation loss by +0.44 % (...)"."""
     low, high = difference["loss_percent_ci95"]
     interval = f"paired 95 % interval {low:+.2f} to {high:+.2f}"
     return f"the validation loss by {difference['loss_percent']:+.2f} % ({interval})"

@@ -18,7 +18,7 @@ from sonorant.training.waveform import WaveformRecipe
 DECIBELS = 20.0 / np.log(10.0)
 """Decibels per natural logarithm of magnitude."""
 LOG_MEL_DB = "log_mel_db"
-"""Mean distance from the recording's log-mel in dB; acoustic models use the float model's durations."""
+"""Name of the mean distance from the recording's log-mel in dB; acoustic models use the float model's durations."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Judged:
     loss: Doubles
     """Training loss of each utterance alone."""
     error: Doubles
-    """Errors; lower is better."""
+    """Error of each utterance; lower is better."""
     measure: str
     """Name of `error`, such as `LOG_MEL_DB`."""
 

@@ -1,6 +1,6 @@
 """Run torchrun for a job, on one machine or several.
 
-torchrun is configured by `PET_*` variables; missing ones are filled in from the machine. Each node launches the same
+torchrun is configured by `PET_*` variables; missing ones get defaults for this machine. Each node launches the same
 job.
 """
 
@@ -29,7 +29,7 @@ from sonorant.training.worker import Job, outcome_beside
 
 DEFAULT_PORT = "29500"
 LOCAL = ("localhost", "127.0.0.1", "::1")
-"""Addresses of this machine, for nodes that all run on it."""
+"""Addresses of this machine, valid if all nodes run on it."""
 JOIN_SECONDS = 600
 """Seconds a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
 SHUTDOWN_SECONDS = 20
@@ -51,7 +51,7 @@ class Node:
     """A node of a training run, described by PET_* variables."""
 
     rank: int = 0
-    """Node 0 writes the model and run directory, and hosts the rendezvous."""
+    """Number of the node; node 0 writes the model and run directory, and hosts the rendezvous."""
     count: int = 1
     host: str = ""
     """Address of the first node; empty for a single node."""
@@ -143,8 +143,8 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
     """Return `given` with torchrun's settings completed. Raises SonorantError if PET_* variables are invalid.
 
-    The default is one process per GPU or CPU core, up to one per micro-batch. On CPUs, two processes with one thread
-    are 1.5 times as fast as one with two, because Fourier transforms and sorting are single-threaded.
+    The default is one process per GPU or CPU core, limited to one per micro-batch. On CPUs, two processes with one
+    thread are 1.5 times as fast as one with two, because Fourier transforms and sorting are single-threaded.
     """
     node, cores = Node.of(given), usable_cores()
     most = max(1, micro_batches_per_step // node.count)

@@ -136,7 +136,7 @@ def _beating(beat: Callable[[], object]) -> Iterator[None]:
 
 
 def join(patience: float) -> Ranks:
-    """Join torchrun's process group: NCCL if each local rank has a GPU, otherwise gloo. `patience`: timeout of
+    """Join torchrun's process group: NCCL if each local rank has a GPU, otherwise gloo. `patience` is the timeout of
     collectives in seconds."""
     timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
