@@ -39,8 +39,7 @@ PLUMBING = (
 PLUGINS = ROOT / "sonorant/plugins.py"
 ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"
-"""Pattern of the family modules. Of their imports, only those of methods that a stage calls count as the stage's
-code."""
+"""Pattern of the family modules. Only imports in methods that a stage calls count as the stage's code."""
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
     "train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
     "train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),

@@ -66,7 +66,7 @@ def write_note(note: Path, external: External | None) -> None:
 
 
 def corpus_audio(seen: Path) -> External | None:
-    """Return the recordings of a table; DVC tracks other corpora, because they are folders."""
+    """Return the recordings of a corpus given as a table; DVC tracks other corpora, which are folders."""
     corpus = params.given("corpus")
     if corpus.get("kind") != "table":
         return None

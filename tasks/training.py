@@ -77,8 +77,8 @@ def train(
         initial: weights to start from, unless `settings` name them.
         fresh: start again; an existing run directory is renamed.
 
-    On several nodes (PET_NNODES), each calls this function; only the first has the run directory and MLflow, writes
-    `out` and returns true.
+    On several nodes (PET_NNODES), each node calls this function; only the first has the run directory and MLflow,
+    writes `out` and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
     codes_hash = hash_of_codes(codes, features) if codes else None

@@ -70,7 +70,7 @@ class CodecLanguageModels:
         return True
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Return no inputs, because 16-bit variants run under torch on GPUs."""
+        """Return no inputs, because the 16-bit variants run under torch on GPUs."""
         return {}
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:

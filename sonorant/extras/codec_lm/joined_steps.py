@@ -43,7 +43,6 @@ class Row:
     state: State | None = None
     """State as a batch of one; None before the first run, outdated while the row is active."""
     asked: int = 0
-    """Total steps requested so far."""
     made: int = 0
     over: bool = False
 

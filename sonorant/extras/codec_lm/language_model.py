@@ -70,7 +70,8 @@ class LanguageModel(PhonemeEncoder):
     durations."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
-        """`codebooks`, `codes`: G and K of the codec; `of_corpus`: see `PhonemeEncoder`."""
+        """`codebooks`: number of codebooks; `codes`: number of codes per codebook; `of_corpus`: see
+        `PhonemeEncoder`."""
         super().__init__(config, **of_corpus)
         self.config = config
         self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1

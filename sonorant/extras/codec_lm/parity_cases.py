@@ -22,7 +22,7 @@ SPARE = 3
 NOTHING = 1e3
 """Value in the `SPARE` slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
-"""Axis of the cache slots, by the first word of an input's name."""
+"""Axis of the cache slots in an input, keyed by the first word of the input's name."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from sonorant.speech.bundle import Lengths
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     tensorrt: str
-    """TensorRT version, such as 11.4.0.106."""
     gpu: str
     compute_capability: tuple[int, int]
 

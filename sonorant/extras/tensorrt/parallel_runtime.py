@@ -83,7 +83,8 @@ class _Work:
         return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
     def run(self, graph: str, inputs: Arrays, record: bool) -> Arrays:
-        """Run a graph on inputs of any size. With `record`, shapes run before are replayed as a CUDA graph."""
+        """Run a graph on inputs of any size. With `record`, shapes that were run before are replayed as a CUDA
+        graph."""
         profile = self._profile(graph, inputs)
         if profile is None:
             return self._any_size.run(graph, inputs)

@@ -9,7 +9,7 @@ from sonorant.speech.runtimes import ExtraRuntime, LoadOptions, Runtime, Runtime
 
 
 def load_parallel(bundle: Bundle, options: LoadOptions) -> Runtime:
-    """Load a bundle's engines on this machine. Raises SonorantError if one is missing or stale."""
+    """Load a bundle's engines. Raises SonorantError if one is missing or stale."""
     engines = Engines(bundle, this_machine(), options.engines)
     from sonorant.extras.tensorrt.parallel_runtime import load_engines
 

@@ -125,7 +125,7 @@ class Session:
 
     @property
     def log_probability_B(self) -> Floats:
-        """Mean log-probability of a row's codes so far at temperature 1; 0 without codes."""
+        """Mean log-probability of a row's codes so far at temperature 1; 0 if there are none."""
         state = self._state
         frames_B = np.where(state.ended_B < 0, state.step_B, state.ended_B)
         return state.log_probability_B / np.maximum(1, frames_B * state.codes_BG.shape[1]).astype(np.float32)

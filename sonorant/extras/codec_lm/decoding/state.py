@@ -41,7 +41,7 @@ class Rules(NamedTuple):
     longest_phoneme_B: Array
     longest_silence_B: Array
     longest_repeat_B: Array
-    """Maximum number of frames of a loop."""
+    """Maximum length of a loop in frames."""
     silence_BG: Array
     """Codes of silence, the same in each row."""
 
@@ -49,13 +49,13 @@ class Rules(NamedTuple):
 class State(NamedTuple):
     step_B: Array
     codes_BG: Array
-    """Codes of the last step, delayed; K before the first step."""
+    """Codes chosen in the last step; K before the first step."""
     pointer_B: Array
     """Phoneme index of the next frame; constant after a row's end."""
     age_B: Array
     """Frames since the pointer moved."""
     log_survival_B: Array
-    """Log-probability that the phoneme lasts this long."""
+    """Log-probability that the phoneme lasts at least this long."""
     position_B: Array
     """Position of the next step: the number of filled cache slots."""
     ended_B: Array
