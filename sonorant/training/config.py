@@ -92,7 +92,7 @@ class TrainConfig:
         return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
     def learning_rate_factor(self, budget: int | None) -> float:
-        """Return the factor that scales the learning rate to the batch size; 1 without `budget`."""
+        """Return the factor that scales the learning rate to the batch size; 1 if `budget` is None."""
         if budget is None or self.learning_rate_batch is None:
             return 1.0
         return math.sqrt(self.micro_batches_per_step * budget / self.learning_rate_batch)

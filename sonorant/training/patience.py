@@ -16,7 +16,7 @@ RESAMPLES = 1000
 
 class Patience:
     def __init__(self, validations: int, name: str) -> None:
-        """Training ends after `validations` validations without improvement in a row. `name` is the kind of model."""
+        """Training ends after `validations` validations in a row without improvement. `name` is the kind of model."""
         self.validations, self.name = validations, name
         self.best_step = 0
         self.waited = 0

@@ -56,7 +56,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def launching(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Hold the launch lock while no trainer runs, because trainers lock only minutes after launch."""
+        """Wait for a running trainer, then hold the launch lock, because trainers lock only minutes after launch."""
         self._open_lock().close()
         told = f"waiting for another process that trains in {self.path}"
         with locked(self.path / "launch.lock", lambda: say(told)):
