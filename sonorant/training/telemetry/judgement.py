@@ -67,7 +67,7 @@ class Judgement:
         self._printed: set[tuple[int, str]] = set()
 
     def take(self, found: Findings) -> list[str]:
-        """Add the findings of a reading; return the warnings that are new."""
+        """Add the findings of a reading; return new warnings."""
         self._held = {key: self._held.get(key, 0) + 1 for key in found}
         new = [key for key, readings in self._held.items() if readings >= AGAIN and key not in self._printed]
         self._printed |= set(new)
