@@ -170,7 +170,7 @@ def _rising(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
-    """Return the powers of two from `SMALLEST` to the number of slots that the longest text needs for its whole frame
+    """Return powers of two from `SMALLEST` to the number of slots that the longest text needs for its whole frame
     budget."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
     before = 1 + max(1, decoding.prompt_frames)
