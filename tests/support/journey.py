@@ -38,7 +38,7 @@ class Journey:
             yield
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
             mark.unlink()
 
     @property
