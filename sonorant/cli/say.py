@@ -168,7 +168,7 @@ def run(arguments: argparse.Namespace) -> None:
             name = "standard output" if arguments.out == "-" else arguments.out
             if arguments.timings and arguments.timings.name in str(error.filename):
                 name = arguments.timings
-            raise SonorantError(f"{name}: cannot be written ({error.strerror})") from None
+            raise SonorantError(f"{name}: cannot be written ({error.strerror}); choose another path") from None
 
 
 def _write_to_standard_output(speech: Iterable[bytes]) -> None:

@@ -157,7 +157,7 @@ def family_of(predictor: Path) -> str:
         if family.predictor.name == kind:
             return family.name
     speaking = " or ".join(f"'{family.predictor.name}'" for family in all_families())
-    raise SonorantError(f"{predictor}: holds a model of kind '{kind}', not {speaking}")
+    raise SonorantError(f"{predictor}: holds a model of kind '{kind}', not {speaking}; give a trained predictor")
 
 
 def _write_graphs(family: str, models: Models, folder: Path, variant: str, config: ExportConfig) -> dict[str, Path]:

@@ -84,7 +84,8 @@ class VerifyConfig:
         """Return the tolerance of a variant for a family. Raises SonorantError if there is none."""
         if variant not in self.max_abs_diff:
             raise SonorantError(
-                f"no tolerance for variant '{variant}'; add it to the section verify: {', '.join(self.max_abs_diff)}"
+                f"no tolerance for variant '{variant}'; add one to each mapping of the section verify, next to "
+                f"{', '.join(self.max_abs_diff)}"
             )
         return Tolerance(
             max_abs_diff=self.max_abs_diff[variant],

@@ -45,7 +45,8 @@ def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]
     `kind`."""
     description = read_json(folder / "model.json")
     if description.get("kind") != kind:
-        raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")
+        found = description.get("kind")
+        raise SonorantError(f"{folder}: holds a model of kind '{found}', not '{kind}'; give a trained {kind}")
     model, file = build(description), folder / "weights.pt"
     try:
         model.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))

@@ -61,7 +61,7 @@ class Utterances(Recipe):
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
-            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto; find the budget before planning")
+            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto, but a plan needs a number; set one")
         return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.seed, epoch=epoch)
 
     def _fetch(self, items: np.ndarray) -> None:

@@ -191,7 +191,7 @@ class WaveformRecipe(Recipe):
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
             key = f"train_{self.name}.segments_per_micro_batch"
-            raise SonorantError(f"{key} is auto; find the budget before planning")
+            raise SonorantError(f"{key} is auto, but a plan needs a number; set one")
         seed, length = self.config.seed, self.config.segment_frames
         return segment_plan(self.store.frames, items, segments=self.budget, length=length, seed=seed, epoch=epoch)
 

@@ -29,7 +29,7 @@ def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
     monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 3)
     trained = step_of(kind, features, **AUTO[kind], micro_batches_per_step=1)
     chosen = trained.recipe
-    with pytest.raises(SonorantError, match="is auto; find the budget before planning"):
+    with pytest.raises(SonorantError, match="is auto, but a plan needs a number; set one"):
         chosen.plan.steps(0)
     before = [parameter.detach().clone() for parameter in chosen.model.parameters()]
     assert memory.find_budget(trained, 0.5) == chosen.budget == chosen.budget_range(3)[1]
