@@ -102,7 +102,7 @@ def test_a_decision_changes_no_other_row_and_what_was_written_by_hand_meanwhile_
         ("0123456789ab,dorp,,,,", "row 2: column decision: unknown decision 'dorp'; did you mean 'drop'?"),
         ("take-1.wav,drop,,,,", "row 2: column clip: 'take-1.wav' is not a clip name; write the first 12 hex digits"),
         ("0123456789ab,edit,,one,,", "row 2: column start: 'one' is not a number; write seconds as 1.25"),
-        ("0123456789ab,edit,,,nan,", "row 2: column end: nan is not a number of seconds"),
+        ("0123456789ab,edit,,,nan,", "row 2: column end: must be a number of seconds, at least 0, not nan"),
         ("0123456789ab,edit,,2,1,", "row 2: column end: 1.0 is not after the start, 2.0"),
         ("0123456789ab,edit,,,,", "row 2: column decision: this edit changes nothing"),
         ("0123456789ab,keep,Other text.,,,", "row 2: column text: only 'edit' changes a clip"),

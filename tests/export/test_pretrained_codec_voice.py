@@ -115,5 +115,5 @@ def test_one_that_does_not_fit_is_refused_before_anything_is_trained(tmp_path: P
     sections: dict[str, Any] = project_settings()
     sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(saved(tmp_path))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
-    with pytest.raises(SonorantError, match=f"features are at {sections['audio']['sample_rate']}"):
+    with pytest.raises(SonorantError, match=f"features have {sections['audio']['sample_rate']}"):
         check(tmp_path / "params.yaml")

@@ -122,5 +122,5 @@ def test_the_graph_ships_with_the_voice_and_is_checked(codec_lm_variants: Path, 
 
 def test_a_voice_without_the_graph_says_so(codec_lm_variants: Path, tmp_path: Path) -> None:
     older = edited(codec_lm_variants, tmp_path / "voice", lambda data: data.pop("reference"))
-    with pytest.raises(SonorantError, match=r"^any\.wav: this voice's codec is pretrained"):
+    with pytest.raises(SonorantError, match=r"^any\.wav: this voice's pretrained codec has no graph"):
         Voice.load(older, threads=1).prompt(Path("any.wav"))

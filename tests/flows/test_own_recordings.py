@@ -68,5 +68,5 @@ def test_what_is_known_of_a_family_goes_to_that_family_alone(tmp_path: Path) -> 
     assert not any(".codec" in f".{key}" or "train_codec" in key for key in overrides_for(found, "mine", "parallel"))
     assert overrides_for(found, "sonorant-demo-codec_lm", "codec_lm")["register.model"] == "sonorant-anna-codec_lm"
     assert not any("train_vocoder" in key for key in overrides_for(found, "mine", "codec_lm"))
-    with pytest.raises(SonorantError, match="no settings for family whistle; it has parallel, codec_lm"):
+    with pytest.raises(SonorantError, match="no settings for family whistle; choose from: parallel, codec_lm"):
         overrides_for(found, "mine", "whistle")

@@ -66,7 +66,7 @@ def vocoder(data: dict[str, Any]) -> dict[str, Any]:
         (lambda data: data.update(decoding=3), "key 'decoding': input should be"),
         (lambda data: data["audio"].update(hop="256"), "key 'audio.hop': input should be a valid integer, not '256'"),
         (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),
-        (lambda data: data["graphs"].pop("vocoder"), "no 'vocoder'"),
+        (lambda data: data["graphs"].pop("vocoder"), "'vocoder' is missing"),
         (lambda data: vocoder(data).update(default_variant="int8"), "default variant 'int8'"),
         (lambda data: vocoder(data)["variants"]["fp32"].update(file="../encoder.fp32.onnx"), "not a plain file name"),
     ],

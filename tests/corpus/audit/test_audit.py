@@ -176,7 +176,7 @@ def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path) 
     summary = run_stage(tmp_path, config)
     assert list(summary["sources"]) == ["aligner", "pocketsphinx"]
     assert all(
-        said.startswith("not run: 3 utterances of 0.1 minutes are too few") for said in summary["sources"].values()
+        said.startswith("not run: 3 utterances and 0.1 minutes are too few") for said in summary["sources"].values()
     )
     assert "not run: 3 utterances" in (tmp_path / "out/audit.html").read_text()
     assert read_manifest(tmp_path / "out/manifest.jsonl") == rows
