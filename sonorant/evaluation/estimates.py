@@ -1,3 +1,5 @@
+"""Figures in the form of metrics.json."""
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Write an evaluation's transcripts and audio samples."""
+
 from __future__ import annotations
 
 import dataclasses

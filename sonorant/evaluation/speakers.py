@@ -1,3 +1,5 @@
+"""Per-speaker figures of a multi-speaker voice."""
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Transcribe all renderings, count word errors and run the recogniser's self-test."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Limits of the promotion gates."""
+
 import dataclasses
 from dataclasses import dataclass, field
 

@@ -1,3 +1,5 @@
+"""Register a voice bundle as a model version, with figures and report."""
+
 import dataclasses
 import importlib.metadata
 import shutil

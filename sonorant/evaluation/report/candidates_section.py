@@ -1,3 +1,5 @@
+"""First screen, table of all candidates and their parity checks."""
+
 from typing import NamedTuple
 
 from sonorant.evaluation.recordings import RECORDINGS

@@ -1,3 +1,5 @@
+"""Compare model families on the same sentences: figures and players."""
+
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_

@@ -1,3 +1,5 @@
+"""Sections on word errors, naturalness, distances and runaways."""
+
 from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.evaluation.report.document import Document, label, ordered
 from sonorant.pages.blocks import Cell, Fold, Part, Section, Table

@@ -1,3 +1,5 @@
+"""Section on naturalness relative to the recordings, and pitch curves."""
+
 from collections.abc import Mapping
 
 import numpy as np

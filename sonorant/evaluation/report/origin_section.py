@@ -1,3 +1,5 @@
+"""Sections on training curves, corpus and lineage."""
+
 import csv
 import math
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Audio players with mel spectrogram and transcript."""
+
 import base64
 import io
 from collections.abc import Callable, Collection, Sequence

@@ -1,3 +1,5 @@
+"""Section on quantisation: sensitivity by layer, PTQ and QAT."""
+
 from collections.abc import Sequence
 
 from sonorant.evaluation.report.document import Document

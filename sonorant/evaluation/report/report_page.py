@@ -1,3 +1,5 @@
+"""Assemble the report: one self-contained HTML file."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

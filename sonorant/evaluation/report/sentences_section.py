@@ -1,3 +1,5 @@
+"""Evaluated sentences with samples, transcripts and marked errors."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

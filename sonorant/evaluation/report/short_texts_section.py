@@ -1,3 +1,5 @@
+"""Section on skipped, repeated and babbled words."""
+
 from pathlib import Path
 
 from sonorant.errors import SonorantError

@@ -1,3 +1,5 @@
+"""Section on a multi-speaker voice, by speaker."""
+
 from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.evaluation.report.document import Document, label
 from sonorant.evaluation.report.naturalness_section import FIGURES

@@ -1,3 +1,5 @@
+"""Sections on latency, size and memory."""
+
 from sonorant.evaluation.report.document import Document
 from sonorant.pages.blocks import Cell, Fold, Part, Section, Table, not_run
 from sonorant.pages.charts import Chart, ChartRow, Charts, bars

@@ -1,3 +1,5 @@
+"""Check one voice for word faults, without a corpus."""
+
 import dataclasses
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Compare the words of a text with a transcript, and count faults."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,3 +1,5 @@
+"""Speak, check and summarise short texts and sentences."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

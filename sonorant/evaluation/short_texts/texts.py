@@ -1,3 +1,5 @@
+"""Test texts by language: short ones by kind, and generated sentences."""
+
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence

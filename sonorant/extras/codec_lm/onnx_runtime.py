@@ -1,3 +1,5 @@
+"""The family codec_lm under ONNX Runtime."""
+
 from __future__ import annotations
 
 import threading

@@ -1,3 +1,5 @@
+"""Build the codec language model and its codec from `model.json`."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Synthesis of the family codec_lm: the language model produces codes frame by frame, which the codec decodes."""
+
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

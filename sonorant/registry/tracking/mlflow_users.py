@@ -1,3 +1,5 @@
+"""Users of an MLflow server with basic-auth."""
+
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

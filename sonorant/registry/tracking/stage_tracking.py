@@ -1,3 +1,5 @@
+"""Track a stage's process as an MLflow run."""
+
 import importlib.util
 import json
 import logging
