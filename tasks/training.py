@@ -86,13 +86,11 @@ def train(
         parse_steps(profile)
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
-    # Hash of the content, because aliases move and files change.
-    initial_hash = initial.content() if initial else None
+    initial_hash = initial.content() if initial else None  # of the content, because aliases move and files change
     content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
     node, run = Node.of(os.environ), runs / name / fingerprint(content)
-    if fresh and node.first and run.exists():
-        RunDirectory(run).wait_until_free(_say)
-        _say(f"starting again; the old run directory {run} is now {move_aside(run)}")
+    if fresh and node.first:
+        _start_again(run)
     job = Job(
         recipe=recipe,
         model=model,
@@ -115,6 +113,12 @@ def train(
         _say(f"training as node {node.rank} of {node.count}; the first node is {node.host}")
         launch(job)
     return node.first
+
+
+def _start_again(run: Path) -> None:
+    if run.exists():
+        RunDirectory(run).wait_until_free(_say)
+        _say(f"starting again; the old run directory {run} is now {move_aside(run)}")
 
 
 def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:

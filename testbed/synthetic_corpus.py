@@ -16,14 +16,12 @@ import torch
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import HIGHEST, REFERENCE
 from sonorant.cache import key_of
-from sonorant.features.array_file import content_hash
-from sonorant.features.feature_store import ARRAYS, HEADER, VERSION
+from sonorant.features.feature_store import ARRAYS, objects_of, write_store
 from sonorant.features.grouping import leaves
-from sonorant.features.index import Rows, write_index
+from sonorant.features.index import Rows
 from sonorant.features.store import StoreConfig, open_store
-from sonorant.features.store.marks import KEYS, mark, packed
+from sonorant.features.store.marks import mark
 from sonorant.features.store.shard_files import write_shard
-from sonorant.files import atomic_folder, write_json
 from sonorant.text.frontend import Phoneme, SymbolTable
 
 SPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
@@ -75,7 +73,6 @@ def write_corpus(
             for name, arrays in zip(ARRAYS, (mels, pitch, samples, tokens), strict=True):
                 np.save(files[name], np.ascontiguousarray(np.concatenate([arrays[place] for place in members])))
             written.append(write_shard(store, key, files, {}))
-    objects = np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in written], np.uint8)
     index = Rows(
         ids=names,
         split=(numbers >= utterances - held_out).astype(np.uint8),
@@ -83,24 +80,18 @@ def write_corpus(
         frames=np.array([len(mel) for mel in mels]),
         tokens=np.array([len(ids) for ids in tokens]),
         shards=shards,
-        objects=objects,
+        objects=objects_of(written),
     )
-    with atomic_folder(out) as folder:
-        header = {
-            "version": VERSION,
-            "audio": dataclasses.asdict(audio),
-            "frontend": {"name": "gruut", "version": "none", "language": "en-us", "rules": 1},
-            "symbols": list(SYMBOLS),
-            "speakers": ["high", "low"],
-            "splits": ["train", "validation", "test"],
-            "mel_mean": float(train.mean()),
-            "mel_std": float(train.std()),
-            "content": content_hash([name.tobytes().hex() for name in objects]),
-            "index": write_index(folder, index),
-        }
-        write_json(folder / HEADER, header)
-        (folder / KEYS).write_bytes(packed(keys))
-        config.as_place().seen_from(out).write(folder)
+    described = {
+        "audio": dataclasses.asdict(audio),
+        "frontend": {"name": "gruut", "version": "none", "language": "en-us", "rules": 1},
+        "symbols": list(SYMBOLS),
+        "speakers": ["high", "low"],
+        "splits": ["train", "validation", "test"],
+        "mel_mean": float(train.mean()),
+        "mel_std": float(train.std()),
+    }
+    write_store(out, config.as_place(), keys, index, described)
 
 
 def store_beside(out: Path, utterances: int = 8) -> StoreConfig:

@@ -6,7 +6,7 @@ Shapes of one utterance: T frames, M mel bins, S samples, N tokens. U utterances
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from sonorant.audio.mel import MelConfig
 from sonorant.audio.pitch import ROWS
 from sonorant.errors import SonorantError
 from sonorant.features import index as store_index
-from sonorant.features.array_file import ArrayFile, array_hash
-from sonorant.features.index import Index
+from sonorant.features.array_file import ArrayFile, array_hash, content_hash
+from sonorant.features.index import Index, Rows, write_index
 from sonorant.features.shards import Shards
 from sonorant.features.store import Place
-from sonorant.features.store.marks import KEYS
+from sonorant.features.store.marks import KEYS, packed
 from sonorant.features.store.place import FILE as PLACE
-from sonorant.files import read_json, sha256_tree
+from sonorant.features.store.shard_files import Shard
+from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 
 VERSION = 1
 """Version of the store's layout; different versions are rejected."""
@@ -37,6 +38,21 @@ SAID_BY = "mels_said_by"
 """Header key of stores with predicted mels, see `sonorant.features.predicted`."""
 _REPAIR = "run: dvc repro features"
 REMAKE = "dvc repro --force --single-item features"
+
+
+def write_store(out: Path, place: Place, keys: Sequence[str], rows: Rows, described: dict[str, Any]) -> None:
+    """Write the folder of a feature store atomically. `described` is the header without version, content and index."""
+    with atomic_folder(out) as folder:
+        content = content_hash([name.tobytes().hex() for name in rows.objects])
+        header = {"version": VERSION, **described, "content": content, "index": write_index(folder, rows)}
+        write_json(folder / HEADER, header)
+        (folder / KEYS).write_bytes(packed(keys))
+        place.seen_from(out).write(folder)
+
+
+def objects_of(shards: Iterable[Shard]) -> np.ndarray:
+    """Return the SHA-256 of each shard's arrays, uint8 (shards, len(ARRAYS), 32)."""
+    return np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in shards], np.uint8)
 
 
 class FeatureStore:

@@ -18,7 +18,6 @@ from sonorant.audio.mel import MelConfig
 from sonorant.corpus.manifest import SPLITS, Utterance, corpus_files
 from sonorant.corpus.short_clips import ShortClip
 from sonorant.errors import SonorantError
-from sonorant.features.array_file import content_hash
 from sonorant.features.computing import complete
 from sonorant.features.feature_shards import (
     COUNT,
@@ -31,13 +30,12 @@ from sonorant.features.feature_shards import (
     utterance_of,
     write,
 )
-from sonorant.features.feature_store import ARRAYS, HEADER, VERSION
+from sonorant.features.feature_store import objects_of, write_store
 from sonorant.features.grouping import leaves
-from sonorant.features.index import Rows, write_index
+from sonorant.features.index import Rows
 from sonorant.features.store import StoreConfig, open_store
-from sonorant.features.store.marks import KEYS, mark, packed
+from sonorant.features.store.marks import mark
 from sonorant.features.store.shard_files import Shard
-from sonorant.files import atomic_folder, write_json
 from sonorant.text import TextConfig, frontend_description
 
 
@@ -75,7 +73,6 @@ def write_features(
     speakers = sorted({utterance.speaker for utterance in utterances})
     speaker_ids = {speaker: number for number, speaker in enumerate(speakers)}
     frames = _column(whole, shards, FRAMES, np.int64)
-    objects = np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in whole], np.uint8)
     training = splits == SPLITS.index("train")
     sums, squares = (_column(whole, shards, name, np.float64)[training] for name in (SUM, SQUARES))
     mean, std = _statistics(int(frames[training].sum()) * audio.n_mels, sums, squares)
@@ -86,24 +83,18 @@ def write_features(
         frames=frames,
         tokens=_column(whole, shards, COUNT, np.int64),
         shards=shards,
-        objects=objects,
+        objects=objects_of(whole),
     )
-    with atomic_folder(out) as folder:
-        header = {
-            "version": VERSION,
-            "audio": dataclasses.asdict(audio),
-            "frontend": frontend_description(frontend),
-            "symbols": list(frontend.symbols),
-            "speakers": speakers,
-            "splits": list(SPLITS),
-            "mel_mean": mean,
-            "mel_std": std,
-            "content": content_hash([name.tobytes().hex() for name in objects]),
-            "index": write_index(folder, index),
-        }
-        write_json(folder / HEADER, header)
-        (folder / KEYS).write_bytes(packed(keys))
-        store.as_place().seen_from(out).write(folder)
+    described = {
+        "audio": dataclasses.asdict(audio),
+        "frontend": frontend_description(frontend),
+        "symbols": list(frontend.symbols),
+        "speakers": speakers,
+        "splits": list(SPLITS),
+        "mel_mean": mean,
+        "mel_std": std,
+    }
+    write_store(out, store.as_place(), keys, index, described)
 
 
 def _check(utterances: list[Utterance]) -> str:

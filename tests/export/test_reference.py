@@ -31,18 +31,20 @@ def voice(codec_lm_variants: Path) -> Voice:
 def test_codes_of_a_recording_are_the_codecs(
     voice: Voice, trained_prompted: Trained, tmp_path: Path, murmur: Callable[..., np.ndarray]
 ) -> None:
-    samples = murmur(1.0, 3)
-    soundfile.write(tmp_path / "long.wav", samples, 16000, subtype="FLOAT")
-    codes = voice.prompt(tmp_path / "long.wav")
-    heard = samples[: (FRAMES + 2) * FRAME]
     codec, _ = load_codec(trained_prompted[1])
-    mel_MT = log_mel(torch.from_numpy(heard), MelConfig(**AUDIO))
-    pitch_T2 = track_pitch(heard, 16000, 256, mel_MT.shape[1])
-    known_1DT = torch.cat([mel_MT, torch.from_numpy(pitch_T2.T)])[None]
-    expected = codec.encode(known_1DT)[0, :FRAMES].numpy()
-    assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
-    assert len(np.unique(codes)) > 2
-    assert (codes == expected).mean() >= 0.85  # rounding may change a code
+    equal = []
+    for seed in (3, 4, 5):
+        samples = murmur(1.0, seed)
+        soundfile.write(tmp_path / "long.wav", samples, 16000, subtype="FLOAT")
+        codes = voice.prompt(tmp_path / "long.wav")
+        heard = samples[: (FRAMES + 2) * FRAME]
+        mel_MT = log_mel(torch.from_numpy(heard), MelConfig(**AUDIO))
+        pitch_T2 = track_pitch(heard, 16000, 256, mel_MT.shape[1])
+        known_1DT = torch.cat([mel_MT, torch.from_numpy(pitch_T2.T)])[None]
+        assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
+        assert len(np.unique(codes)) > 2
+        equal.append(codes == codec.encode(known_1DT)[0, :FRAMES].numpy())
+    assert np.mean(equal) >= 0.95  # rounding may change one of 24 codes
 
 
 def test_strangers_are_tried_as_prompts_one_after_the_other(

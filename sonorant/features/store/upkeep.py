@@ -31,8 +31,8 @@ class Needed:
 
     @classmethod
     def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:
-        """Return what the index in folder `index` needs. `objects`: SHA-256 of arrays. Raises SonorantError if a file
-        is missing."""
+        """List the shards and arrays that the index in folder `index` refers to. `objects` holds the SHA-256 of each
+        array. Raises SonorantError if a file is missing."""
         place = Place.read(index, _REPAIR)
         try:
             keys = (index / KEYS).read_bytes()

@@ -117,7 +117,7 @@ def test_what_predicts_prosody_leaves_the_encoder_as_it_is(kind: str) -> None:
 def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -> None:
     """Both learn tokens of 4 frames (geometric mean, log spread 0.5) and a pitch of 0.5 (spread 0.3)."""
     told = {}
-    for kind in ("regression", "flow"):
+    for kind, far in (("regression", 0.06), ("flow", 0.08)):
         torch.manual_seed(0)
         config = replace(CONFIG, prosody_kind=kind, prosody_dropout=0.0, flow_steps=8)
         model = AcousticModel(config, symbols=12, speakers=1, mels=8)
@@ -133,9 +133,10 @@ def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -
         told[kind] = model.prosody(*heard).detach()
         assert float(told[kind][..., 1].mean()) == pytest.approx(0.5, abs=0.1)
         # The mean of lengths, not of their logarithms: speech is neither hurried nor dragged.
-        assert told[kind][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=0.08)
+        assert told[kind][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=far)
     assert told["regression"].std(dim=(0, 1))[:2].max() < 0.1
-    assert told["flow"].std(dim=(0, 1))[:2].tolist() == pytest.approx([0.5, 0.3], abs=0.15)
+    length, pitch = told["flow"].std(dim=(0, 1))[:2].tolist()
+    assert (length, pitch) == (pytest.approx(0.5, abs=0.15), pytest.approx(0.3, abs=0.1))
     model.prosody.flow.temperature = 0.0
     assert model.prosody(*heard).std(dim=(0, 1))[:2].max() < 0.15, "without temperature one way"
 
