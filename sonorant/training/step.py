@@ -105,6 +105,7 @@ class TrainStep:
         loss = self.scaler.scale(weighted(phase, losses, totals) * scale)
         with self.stopwatch("backward"):
             if averaged:
+                self.sub_batches.averaging = True
                 loss.backward()
             else:
                 add_gradients(phase.module, loss)

@@ -34,6 +34,8 @@ class SubBatches:
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}
         """Largest size per phase that succeeded in this process."""
+        self.averaging = False
+        """Whether the part being computed has begun to average its gradients over the ranks, which cannot be undone."""
         if self._largest:
             self._say(
                 f"memory ran out in an earlier run, so micro-batches are split; remove {kept} to try whole ones again"
@@ -43,15 +45,15 @@ class SubBatches:
         """Run `compute(part, averaged, weight)` on all parts of `batch`; return the sum of its losses.
 
         `compute` adds all gradients of its losses times `weight`, or none. They are averaged over the ranks only in the
-        last part of a step's last micro-batch (`last`). This part cannot be repeated: if no part of its size has
-        succeeded, it is computed without averaging, and a row with weight 0 then averages the sum.
+        last part of a step's last micro-batch (`last`). Its backward pass cannot be repeated: if no part of its size
+        has succeeded, it is computed without averaging, and a row with weight 0 then averages the sum.
         """
         waiting, done, losses = self._parts(phase, batch), list[Batch](), Tensors()
         averaged = False
         while waiting:
             first, rows = part = waiting.pop(0)
             averaged = last and not waiting and _size(rows) <= self._proven.get(phase, 0)
-            tried = dict(rows)
+            tried, self.averaging = dict(rows), False
             try:
                 found = compute((first, tried), averaged, 1.0)
             except (RuntimeError, MemoryError) as error:
@@ -62,11 +64,12 @@ class SubBatches:
                 del tried
                 release(next(iter(batch.values())).device)
                 waiting = self._halves(phase, part) + waiting
-                if averaged:
+                if self.averaging:
                     raise SonorantError(
                         f"{self._who}: out of memory while gradients were being averaged; run the same command again: "
                         "it resumes from the last checkpoint with half the size"
                     )
+                averaged = False
                 continue
             self.prove(phase, rows)
             done.append(tried)

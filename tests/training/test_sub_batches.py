@@ -58,6 +58,24 @@ def test_memory_that_runs_out_while_averaging_ends_the_run_and_the_next_start_go
     assert max(passes) == (rows + 1) // 2
 
 
+def test_memory_that_runs_out_before_averaging_halves_the_part(features: Path, alone: None) -> None:
+    trained = TrainStep(
+        tiny_recipe("acoustic", features, micro_batches_per_step=1), ALONE, Stopwatch(), SubBatches("a")
+    )
+    trained.gradients(0, *batches_of(trained.recipe))
+    rows: list[int] = []
+
+    def scarce(module: torch.nn.Module, given: Any) -> None:
+        rows.append(len(given[0]["mel"]))
+        if len(rows) == 1:
+            raise torch.OutOfMemoryError("out of memory")
+
+    trained.recipe.phases[0].module.register_forward_pre_hook(scarce)
+    trained.gradients(1, *batches_of(trained.recipe))
+    whole, *parts = rows
+    assert max(parts) == (whole + 1) // 2 and sum(parts) == whole
+
+
 @pytest.mark.parametrize("adversarial", [False, True])
 def test_gradients_in_parts_are_the_same(features: Path, alone: None, tmp_path: Path, adversarial: bool) -> None:
     changes = {"adversarial": adversarial, "segments_per_micro_batch": 7, "micro_batches_per_step": 1}
