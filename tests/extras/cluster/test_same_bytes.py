@@ -222,7 +222,7 @@ def test_features_of_a_cluster_that_loses(
 
 def test_codes(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     codec, found = tiny_codec(features := FeatureStore.open(tiny_features(tmp_path))), []
-    monkeypatch.setattr("sonorant.features.codes.FEW", 0)
+    monkeypatch.setattr("sonorant.features.computing.FEW", 0)
     for name, scheduler, processes in (("one", None, 1), ("pool", None, 2), ("cluster", two.address, None)):
         if scheduler:
             monkeypatch.setenv(SCHEDULER, scheduler)
