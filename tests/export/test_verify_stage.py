@@ -67,6 +67,7 @@ def test_report_covers_one_phoneme_to_the_longest(
     assert len(set(alone)) >= 8 and (min(alone), max(alone)) == (3, longest)
 
 
+@pytest.mark.long  # two whole exports
 def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     trained: tuple[Path, Path], features: Path, tmp_path: Path
 ) -> None:

@@ -25,7 +25,10 @@ from tests.support.imports import ROOT
 from tests.support.settings import project_settings
 
 pytest.importorskip("pocketsphinx")
-pytestmark = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks, is not installed")
+pytestmark = [
+    pytest.mark.long,  # a whole pipeline
+    pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks, is not installed"),
+]
 
 TRAIN: dict[str, Any] = {
     "steps": 6, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 1, "weight_decay": 0.01,

@@ -202,7 +202,8 @@ def test_a_step_continues_from_a_given_state(
             np.testing.assert_allclose(got, want, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.timeout(1800)  # a minute and a half of a quiet core, most of it g++
+@pytest.mark.long  # a minute and a half of a quiet core, most of it g++
+@pytest.mark.timeout(1800)
 def test_compiled_steps_give_the_same_codes_and_a_second_start_takes_them_from_the_cache(
     dynamic: TorchTokenRuntime, static: Static, say: Say, cpp: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
