@@ -15,6 +15,8 @@ MOST_PITCH, MOST_ENERGY = 12.0, 12.0
 """Maximum change of pitch (semitones) and energy (dB), up or down."""
 CHUNK = 4096
 """Default chunk length in samples, about a fifth of a second."""
+MOMENT = 0.2
+"""`SpeechRequest.silence` of services."""
 _END = object()
 
 
@@ -66,6 +68,8 @@ class SpeechRequest:
     """Whether to fill `Speech.completed` with the time of each word."""
     whole: bool = False
     """Whether to return a sentence only once it is completely decoded, so that failed attempts can be discarded."""
+    silence: float = 0.0
+    """Seconds of silence for a text in which nothing can be spoken, such as an emoji; 0 makes it an error."""
     chunk: int = CHUNK
     """Samples per chunk. The last chunk may be shorter; if the text arrives in fragments, so may the last chunk of each
     phrase."""

@@ -22,6 +22,8 @@ _NEXT_WORD = 60
 _WORDS_BEFORE = 3
 """Number of words before a full stop that decide whether the sentence ends there."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
+_PARAGRAPH_END = re.compile(r"\n[^\S\n\u2028]*\n\s*\Z")
+"""Blank line; `<s>` of SSML has a line separator in it."""
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
 _LESSER_BORDERS = (
@@ -72,6 +74,7 @@ class Phrase:
     """Position in the text of the mark for `pause`."""
     words: tuple[WrittenWord, ...] = ()
     """Written words, if requested."""
+    ends_paragraph: bool = False
 
 
 def split_phrases(
@@ -101,11 +104,12 @@ def split_phrases(
 
 def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -> Iterator[Phrase]:
     part, goes_on, start = whole
-    characters, pause = len(part), None
+    characters, pause, ends = len(part), None, bool(_PARAGRAPH_END.search(part))
     if PAUSE.match(part[-1:]):
         part, pause = part[:-1], pause_seconds(part[-1])
     if _SILENT.fullmatch(part):
-        yield Phrase(SpokenText(part.strip(), (), ()), goes_on, characters, pause, start + len(part))
+        silent = SpokenText(part.strip(), (), ())
+        yield Phrase(silent, goes_on, characters, pause, start + len(part), ends_paragraph=ends)
         return
     sentences = frontend.sentences(part, given) or [frontend.speak(part, given)]
     placed: list[tuple[WrittenWord, ...]] = [()] * len(sentences)
@@ -118,8 +122,9 @@ def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -
             for unit, first, end in spans
         )
         phrase = Phrase(replace(sentence, units=units), False, 0, pause_place=start + len(part), words=own)
-        last = number == len(sentences)
-        yield replace(phrase, goes_on=goes_on, characters=characters, pause=pause) if last else phrase
+        if number == len(sentences):
+            phrase = replace(phrase, goes_on=goes_on, characters=characters, pause=pause, ends_paragraph=ends)
+        yield phrase
 
 
 def _pauses_inside(phrase: Phrase) -> bool:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
 from sonorant.speech.request import Limits
-from sonorant.speech.streaming import CHUNK, PAUSE_SECONDS
+from sonorant.speech.speaking import fade
+from sonorant.speech.streaming import CHUNK, PARAGRAPH_SECONDS, PAUSE_SECONDS, _faded
 from sonorant.speech.voice import Voice
 from tests.conftest import ROOT
 from tests.support.runtimes import Replaced, joined, tokens_of
@@ -84,13 +85,32 @@ def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, c
 
 
 def test_sentences_are_joined_with_pauses_and_phrases_without(voice: Voice) -> None:
-    pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
-    parts = np.concatenate([voice.say("One apple."), pause, voice.say("Two pears.")])
-    np.testing.assert_array_equal(voice.say("One apple. Two pears."), parts)
-    np.testing.assert_allclose(joined(voice.stream("One apple.\n\nTwo pears.")), parts, rtol=0, atol=TOLERANCE)
-    long = ", ".join(["and nobody came to the garden"] * 20)
-    split = np.split(joined(voice.stream(long)), range(2400, 10**5, 2400))
-    assert not any(np.array_equal(part, pause) for part in split)
+    one, two = voice.say("One apple."), voice.say("Two pears.")
+    for seconds, text in (
+        (PAUSE_SECONDS, "One apple. Two pears."),
+        (PARAGRAPH_SECONDS, "One apple.\n\nTwo pears."),
+        (PARAGRAPH_SECONDS, "<speak><p><s>One apple.</s></p><p>Two pears.</p></speak>"),
+        (PAUSE_SECONDS, "<speak><s>One apple.</s><s>Two pears.</s></speak>"),
+    ):
+        for both in (voice.say(text), joined(voice.stream(text))):
+            assert len(both) == len(one) + round(seconds * voice.sample_rate) + len(two)
+            np.testing.assert_allclose(both[: len(one)], one, rtol=0, atol=TOLERANCE)
+            np.testing.assert_allclose(both[-len(two) :], two, rtol=0, atol=TOLERANCE)
+    long = joined(voice.stream(", ".join(["and nobody came to the garden"] * 20)))
+    assert all(part.any() for part in np.split(long, range(240, len(long), 240)))
+
+
+@pytest.mark.parametrize("pause", [1, 800, 2400])
+def test_a_voices_noise_neither_stops_nor_starts_at_once(pause: int) -> None:
+    """At most 12 dB in 5 ms, in samples of 16 bits."""
+    noise = np.random.default_rng(0).normal(0.0, 10 ** (-50 / 20), 10_000).astype(np.float32)
+    parts = np.array_split(noise, 3)
+    samples = joined(_faded(iter([pause, *parts, pause, *parts, pause]), fade(16_000)))
+    assert len(samples) == 3 * pause + 20_000
+    np.testing.assert_array_equal(samples[pause : pause + 10_000], noise)
+    blocks = np.round(samples[: len(samples) // 80 * 80] * 32768).reshape(-1, 80)
+    levels = 10 * np.log10((blocks**2).mean(axis=1) + 0.1)
+    assert np.abs(np.diff(levels)).max() < 12.0
 
 
 def test_computes_and_reads_no_more_than_is_asked_for(own_voice: Voice) -> None:
