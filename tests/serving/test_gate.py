@@ -3,6 +3,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -185,6 +186,35 @@ def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) 
         assert client.recv(20).startswith(b"HTTP/1.1 200")
     wait_until(lambda: impatient.service.turns.speaking == 0)
     assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
+
+
+def test_a_client_that_closes_its_sending_side_is_answered(server: Running) -> None:
+    whole = ask(server.url, "/v1/speech", LONG).read()
+    with connected(server) as client:
+        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        client.shutdown(socket.SHUT_WR)
+        answer = HTTPResponse(client)
+        answer.begin()
+        assert (answer.status, answer.read()) == (200, whole)
+        assert client.recv(1) == b"", "the server closes too"
+
+
+def test_a_client_that_leaves_is_noticed_while_it_waits(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonorant.serving.gate.LEFT_SECONDS", 0.1)
+    turns = server.service.turns
+    with busy(server) as (_, waiting):
+        waiting.close()
+        wait_until(lambda: turns.waiting == 0)
+        assert turns.speaking == 2
+
+
+def test_an_arriving_text_ends_with_its_client(server: Running) -> None:
+    body = b'{"text": "", "arrives": true}'
+    with connected(server) as client:
+        client.sendall(HEAD.replace(b"/v1", b"") + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert b'"id"' in client.recv(1000)
+        client.shutdown(socket.SHUT_WR)
+        wait_until(lambda: server.service.turns.speaking == 0)
 
 
 @contextmanager
