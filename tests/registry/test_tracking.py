@@ -18,7 +18,7 @@ from sonorant.errors import SonorantError, Stopped
 from sonorant.registry.tracking import open_store, stage_run, sync, tracked_runs
 from sonorant.registry.tracking.follower import Delivery, Follower
 from sonorant.registry.tracking.mlflow_run import RunSpec
-from sonorant.registry.tracking.mlflow_store import shown
+from sonorant.registry.tracking.mlflow_store import page_of, shown
 from sonorant.registry.tracking.points import Tail
 from sonorant.registry.tracking.stage_tracking import describe_execution
 from tests.support.imports import ROOT
@@ -292,6 +292,12 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
     assert tail.read() == []
     path.write_text(first + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4)
     assert [point.step for point in tail.read()] == [1, 2, 2, 2, 2]
+
+
+def test_links_open_a_page_of_models() -> None:
+    page = page_of("http://me:pass@host:5000/", "models/demo/versions/2")
+    assert page == "http://host:5000/#/models/demo/versions/2?workflowType=machine_learning"
+    assert page_of("sqlite:///runs/mlflow.db", "models") == ""
 
 
 def test_addresses_are_shown_without_passwords() -> None:

@@ -82,6 +82,12 @@ def shown(text: object) -> str:
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
+def page_of(uri: str, path: str) -> str:
+    """Return the address of a page of the server at `uri`, such as `models`; empty if the store is a database."""
+    # Without a workflow, MLflow opens its pages about language models.
+    return f"{shown(uri).rstrip('/')}/#/{path}?workflowType=machine_learning" if uri.startswith("http") else ""
+
+
 def open_store() -> Store:
     """Connect to the store and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed
     or the store does not answer."""
