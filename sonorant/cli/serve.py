@@ -53,6 +53,10 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
     add("--keys", type=Path, metavar="FILE", help="file of hashed API keys and limits (default: no key is required)")
     add("--new-key", metavar="NAME", help="add a key with this name to the file of --keys, print it, and exit")
     add("--no-page", dest="page", action="store_false", help="do not serve the demo page")
+    markup = "interpret SSML and double brackets on OpenAI's route too (default: plain text)"
+    add("--markup", action="store_true", help=markup)
+    refuse = "answer 400 to a text in which nothing can be spoken, such as an emoji (default: a moment of silence)"
+    add("--refuse-silence", action="store_true", help=refuse)
     add("--log-texts", action="store_true", help="log requests and their texts")
     drain = "maximum seconds to finish running requests after SIGTERM; default 300"
     add("--drain-seconds", type=float, default=300.0, metavar="X", help=drain)

@@ -43,6 +43,8 @@ class Piece(NamedTuple):
     """Unspeakable characters that were left out."""
     bad: tuple[str, ...] = ()
     """Finish reasons of sentences that went wrong."""
+    silent: bool = False
+    """Whether nothing in the text can be spoken."""
 
 
 class Ended(NamedTuple):

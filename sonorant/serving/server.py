@@ -33,6 +33,7 @@ from sonorant.serving.request import LIMITS
 from sonorant.serving.service import Service, Turns
 from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import Offer, Voices
+from sonorant.speech.request import MOMENT
 
 SEND_BUFFER = 128 * 1024
 """Size in bytes of the kernel's send buffer per client."""
@@ -70,6 +71,10 @@ class ServeConfig:
     """Seconds between polls of the registry."""
     keys: Path | None = None
     """File of API keys; None means that no key is required."""
+    markup: bool = False
+    """Whether OpenAI's route interprets markup."""
+    refuse_silence: bool = False
+    """Whether a text in which nothing can be spoken gets status 400 instead of silence."""
     log_texts: bool = False
     page: bool = True
     """Whether to serve the demo page; it is never served if keys are required."""
@@ -174,6 +179,8 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
             metrics=metrics,
             keys=Keys(config.keys) if config.keys else None,
             limits=replace(LIMITS, characters=config.characters),
+            markup=config.markup,
+            silence=0.0 if config.refuse_silence else MOMENT,
             log_texts=config.log_texts,
         )
         following = asyncio.create_task(follow(voices, Path(folder), config.poll_seconds))

@@ -179,7 +179,7 @@ class _Turn:
         bad = tuple(reason.name.lower() for reason in reasons[self._sentences :] if reason != FinishReason.WELL)
         unknown = "".join(list(self.speech.unknown)[self._unknown :])
         self._unknown, self._sentences = len(self.speech.unknown), len(reasons)
-        return Piece(sound, words, unknown, bad)
+        return Piece(sound, words, unknown, bad, self.speech.silent)
 
     def close(self) -> None:
         if self.speech is not None:
