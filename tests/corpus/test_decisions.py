@@ -28,7 +28,7 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 
 Murmur = Callable[..., np.ndarray]
-CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), max_rejected=0.0)
+CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), max_rejected=0.0, validation=0.0, test=0.0)
 TEXT = "A sound sentence of some words."
 HASH = "0123456789abcdef" * 4
 UTTERANCE = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us")

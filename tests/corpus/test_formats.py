@@ -19,7 +19,8 @@ TEXTS = "Nobody noticed that the {} clocks had stopped."
 def prepared(source: Path, work: Path, config: PrepareConfig) -> tuple[list[Utterance], dict[str, tuple[str, str]]]:
     """Import and prepare; return the accepted utterances, and reason and detail by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind="table", path=str(source)))
-    prepare(work / "corpus", work / "prepared", replace(config, max_rejected=1.0), "gruut", condition=UNCONDITIONED)
+    config = replace(config, max_rejected=1.0, validation=0.0, test=0.0)
+    prepare(work / "corpus", work / "prepared", config, "gruut", condition=UNCONDITIONED)
     rejected = read_jsonl(work / "prepared/rejected.jsonl")
     return read_manifest(work / "prepared/manifest.jsonl"), {v["id"]: (v["reason"], v["detail"]) for v in rejected}
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sonorant.corpus.importers import CorpusConfig
-from sonorant.corpus.importers.metadata_files import clean, read_lines
+from sonorant.corpus.importers.metadata_files import clean
+from sonorant.corpus.importers.tables import read_lines
 from sonorant.corpus.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import write_text

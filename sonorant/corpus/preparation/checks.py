@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -60,6 +61,9 @@ class PrepareConfig:
     """Unit that stays in one split: `text` (all takes of a sentence) or `speaker`."""
     min_speaker_seconds: float = 0.0
     """Minimum seconds of accepted utterances per speaker."""
+    marks: Literal["reject", "remove"] = "reject"
+    """Whether to reject an utterance whose text marks a sound, such as [laughter] or <unk>, or to remove the marks.
+    HTML entities are decoded and tags such as <br> removed in any case."""
     decisions: str | None = None
     """File of decisions about clips (`sonorant review`), if any."""
 

@@ -4,6 +4,7 @@ Each utterance refers to a part of its recording. Recordings that seek slowly (m
 """
 
 import sys
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import soundfile
 from sonorant.audio.decoding import SUFFIXES, decode_blocks, header, seeks_fast
 from sonorant.audio.recognizers import load_recognizer
 from sonorant.corpus.importers import CorpusConfig
-from sonorant.corpus.importers.metadata_files import clean, place_of
+from sonorant.corpus.importers.metadata_files import clean, distinct, place_of
 from sonorant.corpus.manifest import Utterance, path_inside, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.extras.long.long_recording import LongConfig, Placement, place
@@ -38,14 +39,16 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
     utterances: list[Utterance] = []
     unplaced: list[dict[str, Any]] = []
     figures: list[dict[str, float]] = []
+    taken: dict[str, str] = {}
     for pair in pairs:
+        id = distinct(clean(pair.name).replace("/", "-"), pair.name, taken)
         kept = _quick(pair.name, pair.recording, out) if pair.recording else None
         audio, sha256 = _named(kept, source, out) if kept else (None, None)
         found = place(kept, pair.name, pair.text, settings, cache) if kept else _without_recording(pair)
         for number, one in enumerate(found.utterances, 1):
             utterances.append(
                 Utterance(
-                    id=f"{clean(pair.name).replace('/', '-')}-{number:05d}",
+                    id=f"{id}-{number:05d}",
                     audio=audio,
                     start=one.start,
                     end=one.end,
@@ -80,7 +83,7 @@ def _pairs(source: Path) -> list[_Pair]:
             continue
         if path_inside(source, str(inside)) is None:
             raise SonorantError(f"{path}: is a link to a file outside {source}; copy the file instead")
-        name = inside.with_suffix("").as_posix()
+        name = unicodedata.normalize("NFC", inside.with_suffix("").as_posix())
         if name in kind:
             raise SonorantError(f"{path}: {kind[name].name} in the same folder has the same name; delete or rename one")
         kind[name] = path
