@@ -127,7 +127,8 @@ def few_texts(utterances: list[Utterance], by: SplitBy, test: float) -> str | No
 def empty_splits(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
     """Return which splits are empty and the settings that fill them, or None. A fraction of 0 asks for no split."""
     shares = {"train": 1.0, "validation": validation, "test": test}
-    missing = shares.keys() - {utterance.split for utterance in utterances} - {s for s in shares if not shares[s]}
+    there = {utterance.split for utterance in utterances}
+    missing = [split for split, share in shares.items() if share and split not in there]
     if not missing:
         return None
     points = sorted({_point(split_key(utterance, by)) for utterance in utterances})
@@ -137,5 +138,5 @@ def empty_splits(utterances: list[Utterance], by: SplitBy, validation: float, te
     learned = any(shares["test"] <= point < 1 - shares["validation"] for point in points)
     settings = " and ".join(f"prepare.{split} to {share:g}" for split, share in changed.items())
     remedy = f"set {settings}, or add recordings" if learned else "add recordings, or change prepare.split_by"
-    splits = " and no ".join(split for split in shares if split in missing)
+    splits = " and no ".join(missing)
     return f"{len(utterances)} utterances ({len(points)} {by}s) leave no {splits} split; {remedy}"

@@ -123,7 +123,7 @@ def _write(
     condition: ConditionConfig,
 ) -> None:
     utterances = sound(accepted)
-    listed = ", ".join(f"{count} {mark}" for mark, count in marks.most_common(10))
+    listed = dict(marks.most_common(10))
     marked = f"texts contained marks, now decoded, removed or rejected (prepare.marks): {listed}" if marks else None
     warnings = [decided.warning, few_texts(utterances, config.split_by, config.test), marked]
     for warning in filter(None, warnings):

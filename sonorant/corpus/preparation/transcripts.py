@@ -15,7 +15,7 @@ from sonorant.corpus.manifest import Defect, Utterance
 from sonorant.errors import SonorantError
 
 _KNOWN = json.loads((Path(__file__).parent / "marks.json").read_text(encoding="utf-8"))
-_ENTITY = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);")
+_ENTITY = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w+);")
 _BREAKING, _INLINE = (re.compile(rf"</?(?:{_KNOWN[kind]})\b[^<>]*>", re.IGNORECASE) for kind in ("breaking", "inline"))
 _SOUND = re.compile(
     r"[\[{](?:WORDS)(?![^\W_])[^\[\]{}]*[\]}]|[(*](?:WORDS)[)*]|<[a-z/|!?][^<>]*>".replace("WORDS", _KNOWN["sounds"]),
