@@ -37,7 +37,7 @@ def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | No
     pairs = [(file, texts.get(name)) for file, name in found.items()]
     pairs += [(text.with_suffix(".wav"), text) for name, text in texts.items() if name not in named]
     progress, taken = tqdm(pairs, desc="importing", unit="utterance"), dict[str, str]()
-    rows = (_row(source, *pair, taken) for pair in progress)
+    rows = (_row(source, file, text, taken) for file, text in progress)
     write_manifest(out / "manifest.jsonl", [import_row(row, source, out, config) for row in rows])
 
 
