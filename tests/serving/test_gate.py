@@ -212,9 +212,7 @@ def test_an_arriving_text_ends_with_its_client(server: Running) -> None:
     body = b'{"text": "", "arrives": true}'
     with connected(server) as client:
         client.sendall(HEAD.replace(b"/v1", b"") + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        received = b""
-        while b'"id"' not in received:
-            received += client.recv(1000)
+        wait_until(lambda: server.service.turns.speaking == 1)
         client.shutdown(socket.SHUT_WR)
         wait_until(lambda: server.service.turns.speaking == 0)
 
