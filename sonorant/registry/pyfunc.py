@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ class SpokenVoice(PythonModel):
         if text is None:
             raise SonorantError("the text is missing")
         if isinstance(text, Real) and not isinstance(text, bool):
-            text = str(int(text) if float(text).is_integer() else text)  # pandas makes integers floats
+            text = str(math.trunc(text) if float(text).is_integer() else text)  # pandas makes integers floats
         if not isinstance(text, str):
             raise SonorantError(f"the text is of type {type(text).__name__}; give a string or a number")
         how: dict[str, Any] = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
