@@ -2,7 +2,7 @@
 channels."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -138,8 +138,8 @@ def _opened(path: Path) -> Iterator[tuple[soundfile.SoundFile | None, str]]:
 
 def _misread(path: Path, file: soundfile.SoundFile) -> str:
     """Return why libsndfile does not read the file to its end; empty if it does."""
-    found, mp3 = path.stat(), file.format == "MP3" and find_spec("av")
-    seconds = file.frames / file.samplerate if mp3 else None
+    found = path.stat()
+    seconds = file.frames / file.samplerate if file.format == "MP3" else None
     if _continues(path, found.st_size, found.st_mtime_ns, seconds):
         return CONTINUES
     return "its length is not stored" if file.frames > _DENSEST * found.st_size else ""
@@ -149,8 +149,10 @@ def _misread(path: Path, file: soundfile.SoundFile) -> str:
 def _continues(path: Path, size: int, modified: int, seconds: float | None) -> bool:
     if seconds is None:
         return continues(path)
-    counted: Header = _ffmpeg(path, CONTINUES).header(path, CONTINUES)
-    return counted.seconds > seconds + _JOINED
+    with suppress(Exception):  # PyAV is missing, or FFmpeg cannot read what libsndfile can
+        counted: Header = _ffmpeg(path, CONTINUES).header(path, CONTINUES)
+        return counted.seconds > seconds + _JOINED
+    return False
 
 
 def _problem(error: Exception) -> str:
