@@ -9,6 +9,7 @@ import yaml
 
 from sonorant.audio.decoding import SUFFIXES, UndecodableError, header
 from sonorant.errors import SonorantError
+from sonorant.files import files_below
 from sonorant.processes import usable_cores
 
 SETTINGS = Path("corpora/recordings.yaml")
@@ -27,7 +28,7 @@ def find_recordings(folder: Path) -> Recordings:
     if not folder.is_dir():
         raise SonorantError(f"{folder}: no such folder; set CORPUS to a folder of recordings with their texts")
     rates, seconds = [], 0.0
-    for path in sorted(folder.rglob("*")):
+    for path in files_below(folder):
         if path.suffix.lower() not in SUFFIXES or not path.is_file():
             continue
         try:

@@ -263,6 +263,17 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(known)}"
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return the files at any depth, sorted. Raises SonorantError naming a folder that cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise SonorantError(
+            f"{error.filename}: cannot be read ({error.strerror}); check its permissions, and the disk or network share"
+        )
+
+    return sorted(Path(below, name) for below, _, names in os.walk(folder, onerror=refuse) for name in names)
+
+
 def sha256_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

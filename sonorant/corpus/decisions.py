@@ -243,4 +243,4 @@ def _length_found(corpus: Path, utterance: Utterance) -> float | None:
         found = header(corpus / str(utterance.audio))
     except SonorantError:
         return None
-    return found.seconds - (utterance.start or 0.0) if found.least == found.frames else None
+    return found.seconds - (utterance.start or 0.0) if found.least else None

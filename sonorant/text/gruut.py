@@ -76,6 +76,11 @@ class GruutFrontend:
             " ".join(spoken for spoken, _ in parts), [piece for _, part in parts for piece in part], unknown
         )
 
+    def knows(self, word: str) -> bool:
+        """Return whether the lexicon of the language contains the word."""
+        processor = _processor(self._resolved, self._data)
+        return bool(processor.get_settings(self._resolved).lookup_phonemes(word, do_transforms=False))
+
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
         return audible_sentences(*self._analyse(text, given))
 

@@ -1,9 +1,11 @@
+import errno
 import importlib.util
+import os
 import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -197,6 +199,24 @@ def test_a_folder_without_pairs_is_refused(tmp_path: Path, murmur: Murmur) -> No
         import_corpus(folder, tmp_path / "out", config("texts"))
     with pytest.raises(SonorantError, match=r"a\.txt: not a folder; kind texts requires a folder of recordings"):
         import_corpus(folder / "a.txt", tmp_path / "out", config("texts"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["texts", "long"])
+def test_a_folder_that_cannot_be_listed_is_one_line(
+    tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    folder = pairs_folder(tmp_path / "in", {"a.txt": b"One.", "b/c.txt": b"Two."}, {"a.wav": murmur(1, 1)})
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path).endswith("in/b"):
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(SonorantError, match=r"in/b: cannot be read \(Stale file handle\); [^\n]+$"):
+        import_corpus(folder, tmp_path / "out", config(kind))
     assert not (tmp_path / "out").exists()
 
 

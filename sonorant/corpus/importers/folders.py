@@ -11,8 +11,9 @@ from sonorant.audio.decoding import SUFFIXES
 from sonorant.corpus.importers import VOICES, CorpusConfig, import_kind
 from sonorant.corpus.importers.metadata_files import CorpusRow, distinct, id_of, import_row
 from sonorant.corpus.importers.tables import read_lines, read_text
-from sonorant.corpus.manifest import Defect, Utterance, file_exists, path_inside, read_manifest, write_manifest
+from sonorant.corpus.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
 from sonorant.errors import SonorantError
+from sonorant.files import files_below
 
 
 def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
@@ -22,7 +23,7 @@ def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | No
         raise SonorantError(
             f"{source}: not a folder; kind texts requires a folder of recordings, each with a text of the same name"
         )
-    files = [path.relative_to(source) for path in sorted(source.rglob("*")) if file_exists(path)]
+    files = [path.relative_to(source) for path in files_below(source)]
     shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
     texts = {file.with_suffix(""): file for file in shown if file.suffix.lower() == ".txt"}
     composed = {_composed(name): name for name in texts}

@@ -32,7 +32,7 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
     places = np.full(len(heard), NOWHERE, np.int64)
     anchors = _anchors(heard, text)
     at = NOWHERE  # position of the last aligned word
-    for first in range(0, len(heard), _AT_ONCE):
+    for first in range(0, len(heard) if text else 0, _AT_ONCE):
         last = min(first + _AT_ONCE + _AHEAD, len(heard))
         near = anchors[first:last]
         near = near[near >= 0]
