@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from flows.tuning.worker import curve
 
     how = (arguments.minutes, arguments.seeds, arguments.figure, arguments.workers, arguments.name, arguments.more)
-    result_of(curve(*how, arguments.init_from, arguments.changes, return_state=True))
+    result_of(curve, *how, arguments.init_from, arguments.changes)
     _show(arguments)
 
 

@@ -1,7 +1,12 @@
 """Settings of the temporary Prefect server that a flow uses without `make serve`."""
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from sonorant.processes import signals_blocked
 
 _ENVIRONMENT = {
     "PREFECT_HOME": str(Path("runs/prefect").resolve()),
@@ -17,3 +22,17 @@ def use_own_prefect() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not create it
+
+
+def run_flow(flow: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a flow and return its state. Ctrl-C does not reach the temporary server, which outlives the flow."""
+    from prefect.settings import PREFECT_API_URL
+
+    if not PREFECT_API_URL.value():
+        from prefect.server.api.server import SubprocessASGIServer
+
+        starting = threading.Thread(target=SubprocessASGIServer().start, daemon=True)
+        with signals_blocked():
+            starting.start()
+        starting.join()
+    return flow(*arguments, return_state=True)

@@ -1,12 +1,12 @@
 """Settings for training a voice on a folder of recordings: `make demo CORPUS=<folder>`."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from flows.workspace import safe_name
 from sonorant.audio.decoding import SUFFIXES, UndecodableError, header
 from sonorant.errors import SonorantError
 from sonorant.files import files_below
@@ -53,7 +53,7 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
         least = min(known["mels"])
         raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; at least {least} Hz are required")
     rate = max(rates)
-    name = re.sub(r"[^a-z0-9]+", "-", found.folder.resolve().name.lower()).strip("-") or "recordings"
+    name = safe_name(found.folder.resolve().name)
     return {
         "corpus.kind": "auto",
         "corpus.path": str(found.folder.resolve()),

@@ -10,10 +10,10 @@ from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, page_of, s
 
 NOT_MEASURED = "-"
 NEXT = """\
-  source .venv/bin/activate
-  sonorant say "Good morning." --voice {voice} -o morning.wav
   {again}
   make serve                                  # start Prefect and MLflow: models, runs, charts, audio
+  source .venv/bin/activate
+  sonorant say --voice {voice} "Good morning." -o morning.wav
 """
 AGAIN = "dvc repro                                   # the same stages, already up to date"
 BOTH = "dvc repro                                   # the voice of params.yaml; its report shows both voices"
@@ -42,7 +42,8 @@ def summary(found: Mapping[str, Any]) -> str:
     samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))[:6]
     sections["Audio samples"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples) or "  no samples"
     sections["Report"] = f"  {here / 'reports/index.html'}"
-    sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
+    voice = os.path.relpath(found["voice"])
+    sections["Next"] = NEXT.format(voice=voice, again=AGAIN if here == Path() else BOTH).rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
 
 

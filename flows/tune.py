@@ -1,12 +1,11 @@
 """`sonorant tune`: search for better settings of params.yaml with Optuna; each trial is a run of the pipeline."""
 
 import argparse
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flows.own_prefect import use_own_prefect
+from flows.own_prefect import run_flow, use_own_prefect
 from sonorant.cli.say import end_cleanly_on_sigterm
 from sonorant.errors import SonorantError
 from tasks import check_params, params
@@ -39,10 +38,7 @@ def run_commands(prog: str, description: str, examples: str, add_commands: Calla
     arguments = parser.parse_args()
     use_own_prefect()
     end_cleanly_on_sigterm()  # Prefect forwards the signal after the flow; its server must exit too
-    try:
-        arguments.run(arguments)
-    except KeyboardInterrupt:
-        raise SystemExit(128 + signal.SIGINT) from None
+    arguments.run(arguments)
 
 
 def _add_commands(commands: Any) -> None:
@@ -73,12 +69,13 @@ def _run(arguments: argparse.Namespace) -> None:
     from flows.tuning.results import summary
     from flows.tuning.worker import tune
 
-    name = result_of(tune(str(arguments.search), arguments.trials, arguments.workers, return_state=True))
+    name = result_of(tune, str(arguments.search), arguments.trials, arguments.workers)
     print(f"\n{summary(_study(name))}")
 
 
-def result_of(state: Any) -> Any:
-    """Return the result of a flow. If it failed, raises SonorantError with its message."""
+def result_of(flow: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a flow and return its result. If it failed, raises SonorantError with its message."""
+    state = run_flow(flow, *arguments)
     if not state.is_completed():
         raise SonorantError(f"{state.message}")
     return state.result()
@@ -107,7 +104,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     study = _study(arguments.study)
     comparison = begin_comparison(study, chosen(study, arguments.trial), arguments.seeds)
-    result_of(compare(comparison.name, arguments.workers, return_state=True))
+    result_of(compare, comparison.name, arguments.workers)
     rows = difference_rows(differences(comparison), comparison.search.objectives)
     print(f"\n{summary(comparison)}\n\n{plain_table(rows)}")
 

@@ -3,6 +3,7 @@
 import configparser
 import difflib
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,8 @@ from sonorant.files import atomic_file, atomic_folder
 from tasks import check_params, params
 
 SHARED = "runs"
+VOICES = Path("voices")
+"""Copies of workspaces' voices; `make clean` leaves them."""
 SIDE_BY_SIDE = Path("reports/families")
 """Folder of each family's metrics, which appear in the reports of other families."""
 
@@ -92,6 +95,19 @@ def bring_back(folder: Path, root: Path) -> None:
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
+def keep_voice(voice: Path, root: Path, model: str) -> Path:
+    """Copy a workspace's voice to `VOICES` under the name of its registered model, and return the copy. The registry
+    has older ones."""
+    kept = root / VOICES / safe_name(model.removeprefix("sonorant-"))
+    _copy(voice, kept)
+    return kept
+
+
+def safe_name(text: str) -> str:
+    """Return a name for folders and models: lower-case letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "recordings"
+
+
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
     """Parse command-line overrides, each KEY=VALUE with a YAML value. Raises SonorantError naming `option` if one is
     invalid."""
@@ -113,9 +129,13 @@ def _side_by_side(root: Path) -> set[Path]:
 
 def _copy_side_by_side(source: Path, target: Path, names: Collection[Path]) -> None:
     for name in sorted(names):
-        with atomic_folder(target / name) as copied:
-            # Without modes: DVC's links are read-only.
-            shutil.copytree(source / name, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        _copy(source / name, target / name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with atomic_folder(target) as copied:
+        # Without modes: DVC's links are read-only.
+        shutil.copytree(source, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def _files(root: Path) -> list[Path]:

@@ -3,12 +3,16 @@
 import multiprocessing
 import os
 import resource
+import signal
+import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +24,11 @@ Result = TypeVar("Result")
 
 SCHEDULER = "SONORANT_SCHEDULER"
 """Environment variable with the address of a cluster; without it, work is done in processes on this machine."""
+STOPPED = "stopped; the same command goes on where it was"
+UNDER = "SONORANT_COMMAND"
+"""Environment variable of processes for which another command prints `STOPPED`."""
+_CLEANUP = 5.0
+"""Seconds for stopped processes to remove unfinished files."""
 _AHEAD = 1024
 """Maximum number of items submitted to a pool before the first of them is done."""
 
@@ -60,7 +69,7 @@ def spread(
     then. `processes`: None means one per usable core, or the workers of the cluster in SONORANT_SCHEDULER; a number
     means that many on this machine. `reads`: files that a remote worker checks, to ensure that it has the same folders.
     Raises SonorantError if a process dies (in a cluster, if every worker of an item dies), and any error that
-    `function` raises.
+    `function` raises. On Ctrl-C the processes end without finishing their items.
     """
     if processes is None and (address := scheduler_address()):
         executor = _executor(address)
@@ -94,6 +103,9 @@ def spread(
         raise SonorantError(
             f"{label}: a process died; see its message above, or use fewer processes if there is none"
         ) from None
+    except KeyboardInterrupt:
+        _end(list(pool._processes.values()))
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -115,17 +127,73 @@ def _in_order(pool: ProcessPoolExecutor, function: Callable[[Item], Result], ite
     would take most of the memory."""
     waiting: deque[Future[Result]] = deque()
     for item in items:
-        waiting.append(pool.submit(function, item))
+        with signals_blocked():  # for the processes that this starts
+            waiting.append(pool.submit(_guarded, function, item))
         if len(waiting) == _AHEAD:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
+def _end(processes: list[Any]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _CLEANUP
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        process.kill()
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block Ctrl-C and SIGTERM, also in threads and processes started here."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run_stoppable(
+    command: Sequence[str], stop: Callable[[subprocess.Popen[bytes]], None], **settings: Any
+) -> tuple[int, bool]:
+    """Run `command`; on Ctrl-C, SIGTERM and SIGHUP call `stop` with its process. Return its exit status and whether
+    `stop` was called. `settings`: of Popen, which must keep the terminal's signals away."""
+    child: subprocess.Popen[bytes] | None = None
+    told = False
+
+    def pass_on(*_: object) -> None:
+        nonlocal told
+        told = True
+        if child:
+            with suppress(ProcessLookupError):
+                stop(child)
+
+    numbers = [one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
+    former = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        child = subprocess.Popen(command, **settings)
+        if told:  # before the child existed
+            stop(child)
+        return child.wait(), told
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _guarded(function: Callable[..., Result], *arguments: Any) -> Result:
+    try:
+        return function(*arguments)
+    except SystemExit:  # SIGTERM; the pool would go on
+        os._exit(1)
+
+
 def _begin(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, which removes unfinished files
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if prepare:
-        prepare(*arguments)
+        _guarded(prepare, *arguments)
 
 
 def _end_with_parent() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, Stopped
 from sonorant.files import read_json
 from sonorant.registry.tracking import stage_run
 from sonorant.registry.tracking.mlflow_run import execution_id
-from tasks import params
+from tasks import params, stopped_in_one_line
 from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
@@ -61,18 +61,21 @@ def stage_arguments(stage: str, description: str | None, *inputs: str, **more: s
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
-    """Run a task's `main`; a SonorantError or a full disk becomes one line and exit status 1.
+    """Run a task's `main`; a SonorantError or a full disk becomes one line and exit status 1. SIGTERM is as Ctrl-C.
 
     In a pipeline execution, a `stage` of dvc.yaml gets an MLflow run with its params, metrics and HTML pages.
     """
+    sys.excepthook = stopped_in_one_line
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if stage is None or execution_id() is None:
             main()
         else:
             _tracked(main, stage)
     except SonorantError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        stopped = isinstance(error, Stopped)
+        print(error if stopped else f"error: {error}", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT if stopped else 1) from None
     except BrokenPipeError:  # the reader stopped; avoid a second error when Python closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None

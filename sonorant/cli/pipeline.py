@@ -2,12 +2,13 @@
 
 import argparse
 import os
-import subprocess
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, Stopped
+from sonorant.processes import STOPPED, UNDER, run_stoppable
 
 STAGES = {
     "prepare": (("features", "recognize_recordings"), "Check the recordings, audit them, and compute features."),
@@ -47,4 +48,13 @@ def _repro(arguments: argparse.Namespace) -> None:
     # Stages run `python`, which must be that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]
-    raise SystemExit(subprocess.run(command, env=os.environ | {"PATH": path}).returncode)
+    # SIGINT, since DVC keeps its locks on SIGTERM; once, in a group of its own.
+    status, stopped = run_stoppable(
+        command,
+        lambda dvc: os.killpg(dvc.pid, signal.SIGINT),
+        env=os.environ | {"PATH": path, UNDER: "sonorant"},
+        process_group=0,
+    )
+    if stopped and status:
+        raise Stopped(STOPPED)
+    raise SystemExit(status)

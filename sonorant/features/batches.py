@@ -1,8 +1,6 @@
 """Load planned micro-batches as tensors, prefetched by worker processes."""
 
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -12,6 +10,7 @@ from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
 from sonorant.errors import SonorantError
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
+from sonorant.processes import signals_blocked
 
 FRAMES_MULTIPLE = 16
 """Padded frame counts are multiples of this, which limits the number of shapes."""
@@ -97,7 +96,8 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
         prefetch_factor=4 if workers else None,
         multiprocessing_context="spawn" if workers and fresh else None,
     )
-    with _sigterm_blocked():
+    # torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
+    with signals_blocked():
         batches = iter(loader)
     return _errors_in_one_line(batches) if workers else batches
 
@@ -115,19 +115,6 @@ def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
             "a loader process was killed; if memory or /dev/shm was full, lower data.workers; run the same command to "
             "resume from the last checkpoint"
         ) from None
-
-
-@contextmanager
-def _sigterm_blocked() -> Iterator[None]:
-    """Block SIGTERM in processes started within this context.
-
-    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def round_up(length: int, multiple: int) -> int:

@@ -1,10 +1,11 @@
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from flows.workspace import bring_back, check_settings, edit, make_workspace
+from flows.workspace import bring_back, check_settings, edit, keep_voice, make_workspace
 from sonorant.errors import SonorantError
 from tests.flows.conftest import dvc
 from tests.support.imports import ROOT
@@ -79,6 +80,16 @@ def test_runs_of_two_families_see_each_other_and_leave_what_is_the_others(make_p
     again = make_workspace(root, root / "runs" / "workspaces" / "again", {"voice.family": "codec_lm"})
     assert not (again / "reports/families/codec_lm").exists(), "its own stage writes it"
     assert (again / "reports/families/parallel").is_dir() and not (again / "reports/families").is_symlink()
+
+
+def test_a_voice_is_kept_under_its_name_and_cleaning_leaves_it(tmp_path: Path) -> None:
+    voice = tmp_path / "runs/workspaces/id/artifacts/voice"
+    voice.mkdir(parents=True)
+    (voice / "voice.json").write_text("{}")
+    (voice / "voice.json").chmod(0o444)  # by DVC
+    assert {keep_voice(voice, tmp_path, "sonorant-my_voice") for _ in range(2)} == {tmp_path / "voices/my-voice"}
+    subprocess.run(["make", "-s", "-f", ROOT / "Makefile", "clean"], cwd=tmp_path, check=True)
+    assert not voice.exists() and (tmp_path / "voices/my-voice/voice.json").exists()
 
 
 def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Path) -> None:
