@@ -62,11 +62,11 @@ def test_words_are_pronounced_as_gruut_does(sentence: str) -> None:
         ("Dr. SMITH of Gary, IN", "Doctor Smith of Gary, Indiana"),
         ("US, IT, the FBI and NASA", "U S, I T, the F B I and nasa"),
         ("AT&T IS BIG", "A T and T is big"),
-        ("THE US ARMY AT 10 AM", "The U S army at ten A M"),
+        ("THE US ARMY ID AT 10 AM", "The U S army I D at ten A M"),
         ("€2,99 or $1,50", "two euros and ninety nine cents or one dollar and fifty cents"),
         ("12,5 km of 1.000,50", "twelve point five kilometers of one thousand point five zero"),
         ("10 000, 1,234 and 1,2,3", "ten thousand, one thousand two hundred thirty four and one, two, three"),
-        ("mp3, utf8, v2.3.1", "M P three, U T F eight, v two point three point one"),
+        ("mp3, utf-8, v2.3.1", "M P three, U T F eight, v two point three point one"),
         ("file.tar.gz", "file dot tar dot G Z"),
         ("2024-12-25T10:05:00Z", "December twenty fifth twenty twenty four at ten oh five U T C"),
         ("2024-12-25 10:05:07-05:30", "2024-12-25 at ten oh five and seven seconds U T C minus five thirty"),
@@ -79,7 +79,7 @@ def test_written_forms_and_typography_are_spoken_as_plain_words(written: str, sp
     assert (ipa(result), result.unknown) == (ipa(FRONTEND.speak(spoken)), ())
 
 
-@pytest.mark.parametrize("text", ["Vitamin A", "an A", "A4 paper", "A-level", "Plan A", "in A minor"])
+@pytest.mark.parametrize("text", ["Vitamin A", "an A", "A4 paper", "A-level", "A#", "A+", "Plan A", "in A minor"])
 def test_the_letter_a_has_its_name_and_the_article_has_not(text: str) -> None:
     assert "ˈeɪ" in ipa(FRONTEND.speak(text)).split()
     assert "ˈeɪ" not in ipa(FRONTEND.speak("A tale of a Vitamin. A four. A major one in A Time.")).split()

@@ -67,7 +67,8 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
       <p><s>The <sub alias="World Wide Web">WWW</sub> is naïve.</s></p>
       <s><say-as interpret-as="characters">a1</say-as> <say-as interpret-as="ordinal">3</say-as></s>
       <say-as interpret-as="date" format="dmy">3/4/2020</say-as>
-      <say-as interpret-as="telephone">555 01</say-as> <say-as interpret-as="cardinal">XIV</say-as>
+      <say-as interpret-as="telephone">555 01</say-as> <say-as interpret-as="cardinal">XIV</say-as>,
+      <say-as interpret-as="cardinal">2,5</say-as>
     </speak>"""
     found = words(text, frontend)
     assert ("tomato", '<phoneme alphabet="ipa" ph="təˈmɑtoʊ">tomato</phoneme>', "təmɑtoʊ", None, Prosody()) in found
@@ -75,7 +76,7 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
     assert alias == ["World", "Wide", "Web"]
     spoken = " ".join(phrase.spoken.text for phrase in phrases(text, frontend)[1])
     assert "Say tomato and wait. The World Wide Web is naive. A, one third" in spoken
-    assert "April third twenty twenty five five five, zero one fourteen" in spoken
+    assert "April third twenty twenty five five five, zero one fourteen, two point five" in spoken
     assert next(phonemes for word, _, phonemes, *_ in found if word == "A") == "eɪ"
 
 

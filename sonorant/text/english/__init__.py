@@ -22,10 +22,11 @@ Knows = Callable[[str], bool]
 _DIGIT = re.compile(r"\d")
 _LINE = re.compile(r"[^.?!\n]+")
 _CAPITALS = re.compile(
-    r"\b(?!(?<=[a-z], )(?:HI|IN|ME|OH|OR)\b|(?<=\bTHE )(?:IT|US)\b|[IVX]+\b)"  # states, initialisms, numerals
+    # not states, initialisms and Roman numerals
+    r"\b(?!(?<=[a-z], )(?:HI|IN|ME|OH|OR)\b|(?<=\bTHE )(?:IT|US)\b|(?:AI|ER|ID|IP|OS|UN|[IVX]+)\b)"
     r"(?=[A-Z]{2})(?:[A-Z]*[AEIOUY][A-Z]*|DR|MRS?)\b(?!&)"
 )
-_BEFORE_DIGIT = re.compile(r"\b(?!int|[A-Z]+\d)[A-Za-z]{2,3}(?=\d)")
+_BEFORE_DIGIT = re.compile(r"\b(?!int|[A-Z]+\d)[A-Za-z]{2,3}(?=-?\d)")
 _WITHOUT_VOWELS = re.compile(r"(?<!['\w])(?!\w*(\w)\1)[b-df-hj-np-tv-xz]{2,5}(?!['\w])")
 # Applied before `plain_characters`, in which brackets, superscripts and primes lose their meaning.
 _EARLY: Rules = (

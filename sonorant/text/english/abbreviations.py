@@ -60,7 +60,8 @@ RULES: Rules = (
     (r"\b([A-Z]{2,3})& ?([A-Z])\b", lambda match: f"{' '.join(match[1])} and {match[2]}"),
     (r" ?& ?", " and "),
     (r"§+ ?", "section "),
-    (r"(?<![\w.])([A-G])[#♯](?!\w)", r"\1 sharp"),
+    (r"(?<![\w.])([A-G])[#♯](?!\w)", r"\1-sharp"),
+    (r"\bA\+(?!\w)", "A-plus"),
     (r"\band/or\b", "and or"),
     (r"(?<=[A-Za-z])/(?=[A-Za-z])", " "),
     (r" ?@ ?", " at "),
@@ -69,5 +70,5 @@ RULES: Rules = (
     (r"(?<=\S) = (?=\S)", " equals "),
     (r"(?<=\w) × (?=\w)", " times "),
     (r"°", " degrees"),
-    (r"(?<=[A-Za-z0-9])\.(?=[a-z]{2,})|(?<=[a-z0-9])\.(?=[A-Z] )", " dot "),
+    (r"(?<=[A-Za-z0-9])\.(?=[a-z]{2,})|(?<=[a-z])\.(?=[A-Z] )", " dot "),
 )  # fmt: skip

@@ -177,7 +177,7 @@ RULES: Rules = (
         r"\b(\d+(?:\.\d+)?)(k|K|M|B|bn|m)(?= [a-z]{3,})",
         lambda match: f"{number(match[1])} {_MULTIPLES[match[2].lower()]}",
     ),
-    (r"\b(\d+)x\b(?! ?\d)", lambda match: f"{number(match[1])} times"),
+    (r"\b(\d+(?:\.\d+)?)x\b(?! ?\d)", lambda match: f"{number(match[1])} times"),
     (r"(?<=[\w)]) ?\+ ?(?=[\w(])", " plus "),
     (r"(?<=[\w)]) ?= ?(?=[\w(-])", " equals "),
     (r" ?[×✕] ?", " times "),
