@@ -80,6 +80,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     _add_decoding(say)
     marks = "speak [[ ]] and <speak> literally, not as phonemes, pauses and SSML (docs/pronunciation.md)"
     add("--no-markup", dest="markup", action="store_false", help=marks)
+    lines = "a line end ends a sentence, as in lists and headings (default: only an empty line does)"
+    add("--lines", action="store_true", help=lines)
     add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's)")
     runtime = "runtime of the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
@@ -212,6 +214,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
             pitch=arguments.pitch,
             energy=arguments.energy,
             markup=arguments.markup,
+            lines=arguments.lines,
             timings=arguments.timings is not None,
             whole=not arguments.stream or arguments.candidates > 1,  # candidates are compared when complete
             limits=Limits() if arguments.stream else AT_ONCE,

@@ -54,6 +54,7 @@ class Speech(Body):
     temperature: float | None = Field(default=None, ge=0.0, le=10.0, description="For voices that draw codes")
     variant: str | None = Field(default=None, description="Precision of the graphs, such as int8")
     markup: bool = Field(default=True, description="Whether SSML and double brackets are markup")
+    lines: bool = Field(default=True, description="Whether a line end ends a sentence")
     lexicon: dict[Word, Phonemes] = Field(default={}, max_length=MOST_WORDS, description="Words with their phonemes")
     format: Literal["wav", "pcm", "mp3", "opus", "flac"] = Field(
         default="wav", description="Audio format, at the voice's sample rate"

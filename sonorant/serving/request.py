@@ -16,6 +16,7 @@ LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
 class ServedRequest(SpeechRequest):
     text: str
     limits: Limits = field(default=LIMITS)
+    lines: bool = True
     arrives: bool = False
     """Whether more text arrives during speech."""
     variant: str | None = None

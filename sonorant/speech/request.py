@@ -62,6 +62,8 @@ class SpeechRequest:
     """Change in dB, -12 to 12; the timbre changes with it, as in a human voice."""
     markup: bool = True
     """Whether to interpret markup; if False, brackets and tags are ordinary characters."""
+    lines: bool = False
+    """Whether a line end ends a sentence, as in lists and headings; otherwise only an empty line does."""
     lexicon: Mapping[str, str] = field(default_factory=dict)
     """Words and their phonemes, which override the voice's lexicon."""
     timings: bool = False

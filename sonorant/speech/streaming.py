@@ -18,7 +18,7 @@ from sonorant.speech.speaking import FinishReason, Marking, Speaking, fade
 from sonorant.speech.word_times import Timekeeper, WordTiming
 from sonorant.text import SymbolTable
 from sonorant.text.arriving import Lull
-from sonorant.text.frontend import Phoneme, SpokenUnit
+from sonorant.text.frontend import Phoneme, SpokenUnit, named
 from sonorant.text.markup import MarkedText, Prosody
 from sonorant.text.phrases import Phrase, split_phrases
 from sonorant.text.written_words import WrittenWord
@@ -96,7 +96,7 @@ class Speech(Iterator[Floats]):
         marks, unspeakable = marks_of(self._speaking), ""
         gap: float | None = None  # seconds of marked silence before the next passage
         usual, first = 0.0, True
-        for phrase in split_phrases(marked, frontend, marked.given, words=bool(self._times)):
+        for phrase in split_phrases(marked, frontend, marked.given, words=bool(self._times), lines=request.lines):
             if isinstance(phrase, Lull):
                 yield phrase
                 continue
@@ -172,9 +172,7 @@ class Speech(Iterator[Floats]):
         new = [character for character in characters if character not in self.unknown]
         if new:
             self.unknown.update(dict.fromkeys(new))
-            _log.warning(
-                "left out characters that cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new)
-            )
+            _log.warning("left out characters that cannot be spoken: %s", named(new))
 
     def _nothing(self, unspeakable: str) -> SonorantError:
         if self.finish_reasons:

@@ -150,6 +150,11 @@ def as_written(text: str, given: GivenSounds) -> str:
     return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
 
 
+def named(characters: Iterable[str]) -> str:
+    """Name characters in a message, as in `\\u4f60 (你)`; control characters only by their number."""
+    return " ".join(f"{ascii(c)[1:-1]} ({c})" if c.isprintable() else ascii(c)[1:-1] for c in characters)
+
+
 class Frontend(Protocol):
     """Converts text to phonemes. Can be shared between threads and pickled."""
 

@@ -239,7 +239,7 @@ def _cardinal(text: str, form: str) -> str:
         return number(str(roman(text)))
     if not re.fullmatch(r"-?[\d,]{1,20}(?:\.\d+)?", text):
         raise SonorantError(f"'{text[:20]}' is not a number")
-    return number(text)
+    return number(re.sub(r",(?!\d{3}(?!\d))", ".", text))
 
 
 def _ordinal(text: str, form: str) -> str:

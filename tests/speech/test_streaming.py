@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
-from sonorant.speech.request import Limits
+from sonorant.serving.request import ServedRequest
+from sonorant.speech.request import Limits, SpeechRequest
 from sonorant.speech.speaking import fade
 from sonorant.speech.streaming import CHUNK, PARAGRAPH_SECONDS, PAUSE_SECONDS, _faded
 from sonorant.speech.voice import Voice
@@ -137,11 +138,19 @@ def test_computes_and_reads_no_more_than_is_asked_for(own_voice: Voice) -> None:
 
 def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        stream = voice.stream("Hello 你 there. Fine.\n\n😀\n\nAnd 你 again.")
+        stream = voice.stream("Hello 你 there. Fine.\n\n😀\x1b\n\nAnd 你 again.")
         samples = joined(stream)
-    assert list(stream.unknown) == ["你", "😀"]
+    assert list(stream.unknown) == ["你", "😀", "\x1b"]
     assert [record.getMessage().count("你") for record in caplog.records] == [1, 0]
+    assert caplog.records[1].getMessage().endswith(r": \U0001f600 (😀) \x1b")
     assert len(samples) == len(joined(voice.stream("Hello there. Fine.\n\nAnd again.")))
+
+
+def test_lines_are_sentences_where_asked_and_in_serving(voice: Voice) -> None:
+    text = "Milk\nEggs\nBread"
+    lines = voice.stream(text, lines=True)
+    assert len(joined(lines)) > len(joined(voice.stream(text))) and len(lines.finish_reasons) == 3
+    assert ServedRequest(text=text).lines and not SpeechRequest(text=text).lines
 
 
 def test_twelve_thousand_words_take_no_more_memory_than_six_thousand(voice_bundle: Path) -> None:

@@ -47,6 +47,7 @@ from sonorant.corpus.splits import empty_splits, few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_with_lexicon
+from sonorant.text.frontend import named
 
 _NOT_OF_A_RECORDING = (
     "max_rejected", "validation", "test", "most_held_out", "split_by", "min_speaker_seconds", "decisions", "marks",
@@ -213,7 +214,7 @@ def _examined(
     check_level(level_db, samples, config)
     spoken = frontend.speak(utterance.text)
     if spoken.unknown:
-        raise Unsound(Defect.UNSPEAKABLE, " ".join(f"{character!a} ({character})" for character in spoken.unknown))
+        raise Unsound(Defect.UNSPEAKABLE, named(spoken.unknown))
     if not spoken.phonemes:
         raise Unsound(Defect.EMPTY_TEXT, f"{utterance.text!r} contains nothing to speak")
     probability = speech_probability(samples, rate)
