@@ -5,10 +5,8 @@ from pathlib import Path
 
 _ENVIRONMENT = {
     "PREFECT_HOME": str(Path("runs/prefect").resolve()),
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "DO_NOT_TRACK": "1",
 }
 
 

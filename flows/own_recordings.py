@@ -50,7 +50,7 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
     rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
     if not rates:
         least = min(known["mels"])
-        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; at least {least} Hz are required")
+        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; give some of at least {least} Hz")
     rate = max(rates)
     name = re.sub(r"[^a-z0-9]+", "-", found.folder.resolve().name.lower()).strip("-") or "recordings"
     return {

@@ -108,9 +108,11 @@ def _tracked(main: Callable[[], None], stage: str) -> None:
     with stage_run(stage, stage_params(stage), origin_tags()) as kept:
         main()
         graph = stage_of_graph(stage)
-        for metrics in names_of(graph.get("metrics", [])):
+        outs = names_of(graph["outs"])
+        details = [out for out in outs if Path(out).name == "metrics.json"]
+        for metrics in (*names_of(graph.get("metrics", [])), *details):
             kept.log_metrics(read_json(Path(metrics)))
-        for out in names_of(graph["outs"]):
+        for out in outs:
             pages = [Path(out)] if out.endswith(".html") else sorted(Path(out).glob("*.html"))
             for page in pages:
                 kept.log_file(page, page.parent.name)

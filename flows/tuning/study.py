@@ -15,7 +15,7 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from flows.tuning.search import Search, coded
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.files import locked, parse_checked
 from sonorant.registry.tracking.mlflow_store import shown
 
@@ -64,11 +64,11 @@ def open_storage(folder: Path = Path()) -> RDBStorage:
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
             )
     except ImportError:
-        raise SonorantError(
-            f"{STORAGE}: {shown(address)} needs a driver; run: pip install 'sonorant[postgres]'"
-        ) from None
+        raise SonorantError(f"{STORAGE}: {shown(address)} needs a driver; run: {install('postgres')}") from None
     except Exception as error:
-        raise SonorantError(f"{STORAGE}: {shown(address)} cannot be reached; check it ({shown(error)[:200]})") from None
+        raise SonorantError(
+            f"{STORAGE}: {shown(address)} cannot be reached ({shown(error)[:200]}); check the address and its server"
+        ) from None
 
 
 class TuningStudy:

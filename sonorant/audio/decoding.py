@@ -11,7 +11,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 
 # fmt: off
 SUFFIXES = (
@@ -116,7 +116,7 @@ def _open(path: Path) -> soundfile.SoundFile | str:
     """Open the file with libsndfile, or return the reason for failure. A file that opens but fails later is damaged;
     FFmpeg might decode only its beginning."""
     if not path.is_file():
-        raise SonorantError(f"{path}: no such audio file")
+        raise SonorantError(f"{path}: no such audio file; restore it or correct the path")
     try:
         return soundfile.SoundFile(path)
     except soundfile.SoundFileError as error:
@@ -134,6 +134,6 @@ def _ffmpeg(path: Path, refused: str) -> ModuleType:
     try:
         from sonorant.audio import ffmpeg
     except ImportError:
-        hint = "formats other than wav, flac, ogg, mp3 and aiff require PyAV; run: pip install 'sonorant[pipeline]'"
+        hint = f"formats other than wav, flac, ogg, mp3 and aiff require PyAV; run: {install('pipeline')}"
         raise SonorantError(f"{path}: cannot be read as audio ({refused}); {hint}") from None
     return ffmpeg

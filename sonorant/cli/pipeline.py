@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 
 STAGES = {
     "prepare": (("features", "recognize_recordings"), "Check the recordings, audit them, and compute features."),
@@ -43,7 +43,7 @@ def _repro(arguments: argparse.Namespace) -> None:
     if not Path("dvc.yaml").is_file():
         raise SonorantError("dvc.yaml: no such file; run this command in the project folder")
     if find_spec("dvc") is None:
-        raise SonorantError("DVC is not installed; run: pip install 'sonorant[pipeline]'")
+        raise SonorantError(f"DVC is not installed; run: {install('pipeline')}")
     # Stages run `python`, which must be that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]

@@ -15,7 +15,7 @@ needs_espeak = pytest.mark.skipif(not AVAILABLE, reason="phonemizer or espeak-ng
 
 @pytest.mark.skipif(INSTALLED, reason="phonemizer is installed")
 def test_without_phonemizer_one_line_says_what_to_install_and_its_licence() -> None:
-    with pytest.raises(SonorantError, match=r"pip install sonorant\[espeak\].*GPL-3") as raised:
+    with pytest.raises(SonorantError, match=r"pip install .*\[espeak\].*GPL-3") as raised:
         load_frontend("espeak", "en-us")
     assert "\n" not in str(raised.value)
 
