@@ -22,6 +22,7 @@ from sonorant.registry.tracking.mlflow_store import shown
 STORAGE = "SONORANT_TUNING_STORAGE"
 """Environment variable with the URL of the storage, which may contain a password."""
 LOCKS = Path("runs/tuning")
+START = "start one with: sonorant tune run tuning/vocoder.yaml, or: sonorant curve run"
 HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
 """Seconds between a worker's heartbeats; a worker without one for three times as long counts as dead."""
 RETRIES = 5
@@ -48,11 +49,13 @@ class TrialFailed(SonorantError):
     """Only this trial failed, because its settings contradict each other or training diverged."""
 
 
-def open_storage(folder: Path = Path()) -> RDBStorage:
+def open_storage(folder: Path = Path(), make: bool = True) -> RDBStorage:
     """Open the storage SONORANT_TUNING_STORAGE, or the project's runs/tuning.db. Raises SonorantError if it is
-    unreachable."""
+    unreachable, or absent and not `make`."""
     address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
     sqlite = address.startswith("sqlite")
+    if not make and STORAGE not in os.environ and not (folder / "runs" / "tuning.db").exists():
+        raise SonorantError(f"no study exists; {START}")
     (folder / "runs").mkdir(exist_ok=True)
     try:
         with locked(folder / LOCKS / "storage.lock"):  # two processes must not create the tables simultaneously
@@ -227,7 +230,7 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
 def load_study(storage: RDBStorage, name: str) -> TuningStudy:
     names = optuna.get_all_study_names(storage)
     if name not in names:
-        there = f"choose one of: {', '.join(names)}" if names else "none exists; start one with: sonorant tune run"
+        there = f"choose one of: {', '.join(names)}" if names else START
         raise SonorantError(f"unknown study '{name}'; {there}")
     return TuningStudy(optuna.load_study(study_name=name, storage=storage))
 

@@ -10,11 +10,12 @@ import torch
 import yaml
 
 from sonorant.errors import SonorantError
-from sonorant.extras.planning.estimate import REACHED, estimate, step_time
+from sonorant.extras.planning.estimate import REACHED, estimate, on_gpu, step_time
 from sonorant.extras.planning.forecast import advice, forecast, table
 from sonorant.extras.planning.hardware import GPUS, Fleet
 from sonorant.extras.planning.probe import Needs, Speed, needs_of
 from sonorant.extras.planning.work import Work, work_of
+from sonorant.training import memory
 from tasks.plan import job_of
 from testbed.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from tests.support.command import error_line, run_command
@@ -111,6 +112,22 @@ def estimated(
     return estimate(job, needs, Fleet(gpu=name, **fleet), 1000, price)
 
 
+def test_another_gpu_is_estimated_without_measuring(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known by memory and published rates, GeForce by tensor cores with fp32 sums."""
+    monkeypatch.setattr(memory, "find_budget", None)
+    job, gpu = tiny_job("acoustic", features, tmp_path, frames_per_micro_batch="auto"), GPUS["rtx3060"]
+    counted = needs_of(job, gpu)
+    fitted = on_gpu(job, counted, gpu, auto=True)
+    assert counted.budget < fitted.budget == fitted.largest == counted.largest, "more fits than an epoch has"
+    assert fitted.work.flops / counted.work.flops == pytest.approx(fitted.budget / counted.budget, rel=0.01)
+    assert 0 < on_gpu(job, counted, replace(gpu, memory=5e6), auto=True).budget < fitted.budget
+    assert on_gpu(job, counted, gpu, auto=False).budget == counted.budget
+    cards = {name: (card.memory / 1e9, round(card.half / card.fp32)) for name, card in GPUS.items()}
+    assert (cards["rtx2080ti"], cards["rtx3090"], cards["rtx5090"]) == ((11, 4), (24, 2), (32, 2))
+
+
 def test_a_gpu_too_small_for_weights_and_optimizer_is_named(tmp_path: Path) -> None:
     huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
     assert "none fits" in str(estimated("t4", tmp_path, huge)["largest_micro_batch"])
@@ -136,7 +153,7 @@ def test_an_estimate_is_labelled_and_exceeds_no_peak(count: int, tmp_path: Path)
         assert found["steps_per_second"] <= count * gpu.bandwidth / NEEDS.work.bytes
         assert found["hours_expected"] >= found["hours"]
         assert found["cost"] == pytest.approx(2.0 * count * found["hours_expected"])
-        assert ("do not support bf16" in found["note"]) == (name in ("t4", "v100")), "which have no bf16"
+        assert ("do not support bf16" in found["note"]) == (not gpu.bf16)
         assert ("micro_batches_per_step to 8" in found["note"]) == (count == 8)
     assert "ESTIMATE" in table(planned(tmp_path) | {"estimate": found})
 
@@ -172,6 +189,7 @@ def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
         (("acoustic", "--features", "f", "--gpus", "2"), "give --gpu too"),
         (("acoustic", "--features", "f", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
         (("acoustic", "--features", "f", "--steps", "0"), "--steps 0: give a number above 0"),
+        (("acoustic", "--features", "f", "--gpu", "RTX 3091"), "--gpu RTX 3091: unknown; did you mean 'rtx3090"),
     ],
 )
 def test_what_the_command_cannot_plan_is_one_line(words: tuple[str, ...], says: str) -> None:

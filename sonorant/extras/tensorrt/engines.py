@@ -10,7 +10,7 @@ from sonorant.extras.tensorrt.key import EngineConfig, EngineKey, Machine, Shape
 from sonorant.files import atomic_file, read_checked, sha256_file, user_caches, write_json
 from sonorant.speech.bundle import Bundle, content_hash
 
-REBUILD = "build it again: python -m tasks.build_engine --voice"
+REBUILD = "run: python -m tasks.build_engine --voice"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

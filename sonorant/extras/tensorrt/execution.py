@@ -69,9 +69,7 @@ class Execution:
         if graph is not None:
             graph.launch()
         elif not context.execute_async_v3(self._stream.handle):
-            raise SonorantError(
-                f"TensorRT cannot run an engine ({self._messages.told()}); run: python -m tasks.build_engine"
-            )
+            raise SonorantError(f"TensorRT cannot run an engine ({self._messages.told()}); build it again")
         shape_of = {name: tuple(context.get_tensor_shape(name)) for name in self._outputs}
         outputs = {
             name: self._buffers[name].read(shape, self._dtypes[name], self._stream) for name, shape in shape_of.items()
