@@ -5,7 +5,6 @@ import os
 QUIET = {
     "DO_NOT_TRACK": "true",  # Prefect with amplitude-analytics, huggingface_hub, MLflow
     "DVC_NO_ANALYTICS": "true",
-    "HF_HUB_DISABLE_TELEMETRY": "true",
     "ITERATIVE_DO_NOT_TRACK": "true",  # packages that DVC brings
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "ORT_DISABLE_TELEMETRY": "1",  # read when onnxruntime is imported

@@ -4,23 +4,26 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sonorant.errors import SonorantError
 from sonorant.extras.planning.hardware import BETWEEN, GPUS, Fleet
 from sonorant.files import did_you_mean
 from sonorant.plugins import all_kinds, model_kind
-from sonorant.training.config import DataConfig, MachineConfig
-from sonorant.training.worker import Job
 from tasks import params
-from tasks.stage import INPUTS, run
+from tasks.stage import INPUTS, existing, run
+
+if TYPE_CHECKING:
+    from sonorant.training.worker import Job
 
 
-def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
+def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> "Job":
     """Return the stage's training job without `init_from`, which affects neither size nor speed.
 
     Raises SonorantError for a language model without `codes`, and for a pretrained codec.
     """
+    from sonorant.training.worker import Job
+
     of_kind = model_kind(kind)
     if of_kind.learns_codes and codes is None:
         raise SonorantError(
@@ -39,8 +42,8 @@ def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> 
         out="",
         fingerprint="plan",
         provenance={},
-        data=asdict(params.load("data", DataConfig, path)),
-        machine=asdict(params.load("machine", MachineConfig, path)),
+        data=asdict(params.load("data", params.owner("data"), path)),
+        machine=asdict(params.load("machine", params.owner("machine"), path)),
     )
 
 
@@ -87,8 +90,8 @@ def main() -> None:
     add = parser.add_argument
     add("model", choices=all_kinds(), help="model to train, with the sections <model> and train_<model>")
     add("--params", type=Path, default=params.PARAMS, help="settings file (default params.yaml)")
-    add("--features", type=Path, required=True, help=INPUTS["features"])
-    add("--codes", type=Path, help=f"{INPUTS['codes']}; required for a language model")
+    add("--features", type=existing, required=True, help=INPUTS["features"])
+    add("--codes", type=existing, help=f"{INPUTS['codes']}; required for a language model")
     add("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: from the settings)")
     add("--probe-steps", type=int, default=8, metavar="N", help="steps to measure the speed on (default 8)")
     add("--price", type=float, metavar="X", help="price per hour of this machine or, with --gpu, of one GPU")

@@ -50,6 +50,13 @@ def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
 
 
+def existing(text: str) -> Path:
+    """Type of an argument: a path that exists."""
+    if not Path(text).exists():
+        raise SonorantError(f"{text}: no such file or folder; correct the path, or run: dvc repro")
+    return Path(text)
+
+
 def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:
     """Parse the command line of a stage. `inputs` are keys of INPUTS; `more` maps other required paths to their help
     texts."""

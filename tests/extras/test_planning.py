@@ -186,10 +186,10 @@ def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("acoustic", "--features", "f", "--gpus", "2"), "give --gpu too"),
-        (("acoustic", "--features", "f", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
-        (("acoustic", "--features", "f", "--steps", "0"), "--steps 0: give a number above 0"),
-        (("acoustic", "--features", "f", "--gpu", "RTX 3091"), "--gpu RTX 3091: unknown; did you mean 'rtx3090"),
+        (("acoustic", "--features", ".", "--gpus", "2"), "give --gpu too"),
+        (("acoustic", "--features", ".", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
+        (("acoustic", "--features", ".", "--steps", "0"), "--steps 0: give a number above 0"),
+        (("acoustic", "--features", ".", "--gpu", "RTX 3091"), "--gpu RTX 3091: unknown; did you mean 'rtx3090"),
     ],
 )
 def test_what_the_command_cannot_plan_is_one_line(words: tuple[str, ...], says: str) -> None:
