@@ -8,12 +8,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sonorant import errors
+from tests import test_docs
 from tests.support.command import run_command
 from tests.support.imports import ROOT
-from tests.test_docs import asked
 
 CODE = "\n".join(
     file.read_text(encoding="utf-8")
@@ -27,23 +26,21 @@ HINTS = sorted(set(re.findall(rf"(?:\b(?:run|with|by|or): |^  )({COMMAND})(?=[;,
 
 
 @pytest.mark.parametrize("hint", HINTS)
-def test_a_hint_is_a_command_that_parses(hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = hint.split()
-    if words[0] in ("make", "dvc"):
-        known = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-        known += yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-        assert {word for word in words[1:] if re.fullmatch(r"\w+", word)} <= {*known, "repro", "1"}
-        return
+def test_a_hint_is_a_command_that_parses(
+    hint: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_docs.test_the_command_exists("", hint, tmp_path, request)
     parse = argparse.ArgumentParser.parse_args
 
     def only_parse(parser: argparse.ArgumentParser, *given: object) -> None:
         raise SystemExit(parse(parser, *given) is None)
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only_parse)
-    module = asked(words)[0]
-    first = 3 if words[0] == "python" else 1 if module == "sonorant.cli.main" else 2
-    done = run_command(module, *words[first:], cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    words = hint.removeprefix("python -m ").split()
+    if module := test_docs.asked(hint.split()):
+        first = 1 + (words[0] == "sonorant" and module[0] != "sonorant.cli.main")
+        done = run_command(module[0], *words[first:], cwd=ROOT)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_command_that_installs_an_extra_fits_where_the_package_came_from(
