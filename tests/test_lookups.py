@@ -27,13 +27,14 @@ open(sys.argv[1], "w").write(" ".join(asked))
 sys.exit(status)
 """
 SERVE = """
-import subprocess, sys, urllib.request
+import subprocess, sys, time, urllib.request
 server = subprocess.Popen([sys.executable, "-m", "sonorant.cli.main", "serve", sys.argv[1], "--port", "0"],
                           stdout=subprocess.PIPE, text=True)
 address = server.stdout.readline().split()[2]
 body = b'{"model": "voice", "input": "Hello.", "voice": "anna"}'
 request = urllib.request.Request(address + "/audio/speech", body, {"Content-Type": "application/json"})
 assert urllib.request.urlopen(request).read()
+time.sleep(15)  # ONNX Runtime reports after ten seconds
 server.terminate()
 """
 FLOW = """
