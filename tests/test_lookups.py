@@ -74,4 +74,5 @@ def test_speaking_and_serving_look_up_no_name(voice_bundle: Path, tmp_path: Path
 @pytest.mark.long
 def test_a_pipeline_looks_up_no_name(project: Path, tmp_path: Path) -> None:
     """Prefect, DVC, MLflow's registry; torchrun."""
-    assert looked_up(tmp_path, "-c", FLOW, cwd=project) == looked_up(tmp_path, "-c", TRAIN) == []
+    assert looked_up(tmp_path, "-c", FLOW, cwd=project) == []
+    assert set(looked_up(tmp_path, "-c", TRAIN)) <= {"1.0.0.127.in-addr.arpa"}, "torch asks what loopback is called"
