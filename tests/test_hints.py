@@ -1,11 +1,11 @@
 """What errors and help tell people to run exists."""
 
 import argparse
-import json
 import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,27 +37,22 @@ def test_a_hint_is_a_command_that_parses(
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only_parse)
     words = hint.removeprefix("python -m ").split()
-    if module := test_docs.asked(hint.split()):
-        first = 1 + (words[0] == "sonorant" and module[0] != "sonorant.cli.main")
-        done = run_command(module[0], *words[first:], cwd=ROOT)
-        assert done.returncode == 0, done.stderr
+    for module in test_docs.asked(hint.split())[:1]:
+        first = 1 + (words[0] == "sonorant" and module != "sonorant.cli.main")
+        assert run_command(module, *words[first:], cwd=ROOT).returncode == 0
 
 
-def test_the_command_that_installs_an_extra_fits_where_the_package_came_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extra_is_installed_from_the_clone_or_from_where_the_wheel_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert errors.install("gpu") == "pip install -c ./requirements.lock -e '.[gpu]'"
-    monkeypatch.setattr(errors, "__file__", str(tmp_path / "sonorant" / "errors.py"))
-    git = {"url": "https://a.org", "vcs_info": {"vcs": "git"}}
-    for origin, source in (({"url": "file:///s.whl"}, " @ file:///s.whl"), (git, " @ git+https://a.org"), ({}, "")):
-        found = argparse.Namespace(read_text=lambda name, text=json.dumps(origin): text)
-        monkeypatch.setattr(metadata, "distribution", lambda name, found=found: found)
+    monkeypatch.setattr(errors, "__file__", "/nowhere/sonorant/errors.py")
+    git = '{"url": "https://a.org", "vcs_info": {"vcs": "git"}}'
+    for origin, source in (('{"url": "file:///s.whl"}', " @ file:///s.whl"), (git, " @ git+https://a.org"), (None, "")):
+        monkeypatch.setattr(metadata, "distribution", lambda _, text=origin: SimpleNamespace(read_text=lambda _: text))
         assert errors.install("gpu") == f"pip install 'sonorant[gpu]{source}'"
 
 
 def test_every_hint_to_install_an_extra_names_one() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    named = re.findall(r"""\b(?:install|needing)\(["']([\w-]+)["']""", CODE)
-    assert len(named) > 15 and set(named) <= set(extras)
+    assert set(re.findall(r"""\b(?:install|needing)\(["']([\w-]+)["']""", CODE)) <= set(extras)
     assert CODE.count("sonorant[") == 1, "in sonorant/errors.py"

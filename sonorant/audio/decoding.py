@@ -11,7 +11,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from sonorant.errors import SonorantError, install
+from sonorant.errors import SonorantError, needing
 
 # fmt: off
 SUFFIXES = (
@@ -131,9 +131,6 @@ def _problem(error: soundfile.SoundFileError) -> str:
 
 def _ffmpeg(path: Path, refused: str) -> ModuleType:
     """Import FFmpeg's decoders, which synthesis does not need."""
-    try:
+    with needing("pipeline", f"{path}: not wav, flac, ogg, mp3 or aiff ({refused});"):
         from sonorant.audio import ffmpeg
-    except ImportError:
-        hint = f"formats other than wav, flac, ogg, mp3 and aiff require PyAV; run: {install('pipeline')}"
-        raise SonorantError(f"{path}: cannot be read as audio ({refused}); {hint}") from None
     return ffmpeg

@@ -115,17 +115,13 @@ def estimated(
 def test_another_gpu_is_estimated_without_measuring(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Known by memory and published rates, GeForce by tensor cores with fp32 sums."""
     monkeypatch.setattr(memory, "find_budget", None)
     job, gpu = tiny_job("acoustic", features, tmp_path, frames_per_micro_batch="auto"), GPUS["rtx3060"]
     counted = replace(needs_of(job, gpu), largest=2000)
     fitted = on_gpu(job, counted, gpu, auto=True)
-    assert counted.budget < fitted.budget == fitted.largest == counted.largest, "more fits than an epoch has"
-    assert fitted.work.flops / counted.work.flops == pytest.approx(fitted.budget / counted.budget, rel=0.01)
-    assert 0 < on_gpu(job, counted, replace(gpu, memory=5e6), auto=True).budget < fitted.budget
-    assert on_gpu(job, counted, gpu, auto=False).budget == counted.budget
-    cards = {name: (card.memory / 1e9, round(card.half / card.fp32)) for name, card in GPUS.items()}
-    assert (cards["rtx2080ti"], cards["rtx3090"], cards["rtx5090"]) == ((11, 4), (24, 2), (32, 2))
+    assert (fitted.budget, on_gpu(job, counted, gpu, auto=False).budget) == (2000, counted.budget)
+    assert fitted.work.flops == pytest.approx(2000 / counted.budget * counted.work.flops)
+    assert {"rtx2080ti", "rtx3060", "rtx3090", "rtx5090"} <= GPUS.keys()
 
 
 def test_a_gpu_too_small_for_weights_and_optimizer_is_named(tmp_path: Path) -> None:

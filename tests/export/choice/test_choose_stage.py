@@ -60,9 +60,7 @@ def test_a_fast_int8_in_which_one_speaker_babbles_does_not_ship(exported: Path, 
         choice = read_json(tmp_path / "choice.json")
         assert choice["variant"] == chosen, choice["sentence"]
         deciding = read_json(tmp_path / "figures.json")
-        assert 18 <= len(deciding) <= 22 and {type(value) for value in deciding.values()} == {float}
-        assert deciding["wer"] == metrics["intelligibility"][chosen]["wer"]
-        assert deciding.keys() >= set(planted.FIGURES), "all that have a limit"
+        assert {*planted.FIGURES, "wer", "rtf"} <= deciding.keys() and len(deciding) <= 22
     said = "refused by gates that fp32 passes: wer_above_recordings_of_a_speaker: 1 of 2 speakers failed: ben: "
     assert said in choice["sentence"]
 
