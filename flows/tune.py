@@ -93,10 +93,10 @@ def _status(arguments: argparse.Namespace) -> None:
     from flows.tuning.study import open_storage
 
     names = [arguments.study] if arguments.study else get_all_study_names(open_storage(make=False))
-    studies = [study_of(name) for name in names]
-    from flows.tuning.results import counts, summary
+    for study in map(study_of, names):
+        from flows.tuning.results import counts, summary
 
-    print("\n".join(summary(one) if arguments.study else f"{one.name}: {counts(one)}" for one in studies))
+        print(summary(study) if arguments.study else f"{study.name}: {counts(study)}")
 
 
 def _compare(arguments: argparse.Namespace) -> None:

@@ -52,11 +52,12 @@ class TrialFailed(SonorantError):
 def open_storage(folder: Path = Path(), make: bool = True) -> RDBStorage:
     """Open the storage SONORANT_TUNING_STORAGE, or the project's runs/tuning.db. Raises SonorantError if it is
     unreachable, or absent and not `make`."""
-    address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
+    file = folder / "runs" / "tuning.db"
+    address = os.environ.get(STORAGE) or f"sqlite:///{file.resolve()}"
     sqlite = address.startswith("sqlite")
-    if not make and STORAGE not in os.environ and not (folder / "runs" / "tuning.db").exists():
+    if not make and STORAGE not in os.environ and not file.exists():
         raise SonorantError(f"no study exists; {START}")
-    (folder / "runs").mkdir(exist_ok=True)
+    file.parent.mkdir(exist_ok=True)
     try:
         with locked(folder / LOCKS / "storage.lock"):  # two processes must not create the tables simultaneously
             return RDBStorage(
