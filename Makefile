@@ -9,10 +9,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 VENV := .venv
 READY := $(VENV)/.installed
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# No tool reports home, and Prefect keeps its things in the project.
-export DO_NOT_TRACK := 1
-export PREFECT_SERVER_ANALYTICS_ENABLED := false
-export MLFLOW_DISABLE_TELEMETRY := true
+# Prefect keeps its things in the project. sonorant/__init__.py switches off telemetry.
 export PREFECT_HOME := $(CURDIR)/runs/prefect
 
 help: ## list the commands

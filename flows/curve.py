@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from flows.tune import add_workers, count_of, result_of, run_commands
-from flows.tuning.sizes import MORE, REPORT, SIZES, STUDY
+from flows.tune import add_workers, count_of, result_of, run_commands, study_of
+from flows.tuning.sizes import MORE, REPORT, SIZES, STUDY, read_sizes
 from tasks import check_params
 from tasks.stage import run
 
@@ -48,6 +48,7 @@ def _add_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    read_sizes(arguments.minutes)
     check_params.check()
     from flows.tuning.worker import curve
 
@@ -57,11 +58,10 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    study = study_of(arguments.name)
     from flows.tuning.curve import write_report
     from flows.tuning.results import summary
-    from flows.tuning.study import load_study, open_storage
 
-    study = load_study(open_storage(), arguments.name)
     told = write_report(study, arguments.more)
     print(f"\n{summary(study)}\n")
     print("\n".join(told))

@@ -10,10 +10,8 @@ from sonorant.processes import signals_blocked
 
 _ENVIRONMENT = {
     "PREFECT_HOME": str(Path("runs/prefect").resolve()),
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "DO_NOT_TRACK": "1",
 }
 
 

@@ -51,7 +51,7 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
     rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
     if not rates:
         least = min(known["mels"])
-        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; at least {least} Hz are required")
+        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; give some of at least {least} Hz")
     rate = max(rates)
     name = safe_name(found.folder.resolve().name)
     return {

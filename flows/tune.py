@@ -65,12 +65,15 @@ def _add_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from flows.tuning.search import read_search
+
+    read_search(arguments.search)
     check_params.check()
     from flows.tuning.results import summary
     from flows.tuning.worker import tune
 
     name = result_of(tune, str(arguments.search), arguments.trials, arguments.workers)
-    print(f"\n{summary(_study(name))}")
+    print(f"\n{summary(study_of(name))}")
 
 
 def result_of(flow: Callable[..., Any], *arguments: Any) -> Any:
@@ -82,27 +85,25 @@ def result_of(flow: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    import optuna
+    from optuna import get_all_study_names
 
-    from flows.tuning.results import counts, summary
-    from flows.tuning.study import load_study, open_storage
+    from flows.tuning.study import open_storage
 
-    if arguments.study:
-        print(summary(_study(arguments.study)))
-        return
-    storage = open_storage()
-    for name in optuna.get_all_study_names(storage):
-        print(f"{name}: {counts(load_study(storage, name))}")
+    names = [arguments.study] if arguments.study else get_all_study_names(open_storage(make=False))
+    for study in map(study_of, names):
+        from flows.tuning.results import counts, summary
+
+        print(summary(study) if arguments.study else f"{study.name}: {counts(study)}")
 
 
 def _compare(arguments: argparse.Namespace) -> None:
+    study = study_of(arguments.study)
     check_params.check()
     from flows.results import plain_table
     from flows.tuning.compare import begin_comparison, differences
     from flows.tuning.results import chosen, difference_rows, summary
     from flows.tuning.worker import compare
 
-    study = _study(arguments.study)
     comparison = begin_comparison(study, chosen(study, arguments.trial), arguments.seeds)
     result_of(compare, comparison.name, arguments.workers)
     rows = difference_rows(differences(comparison), comparison.search.objectives)
@@ -110,10 +111,10 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 
 def _apply(arguments: argparse.Namespace) -> None:
+    study = study_of(arguments.study)
     from flows.tuning.results import changed, chosen
     from flows.workspace import check_overrides, edit
 
-    study = _study(arguments.study)
     trial = chosen(study, arguments.trial)
     settings = changed(study, trial)
     check_overrides(params.PARAMS, settings)
@@ -138,10 +139,11 @@ def count_of(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
 
 
-def _study(name: str) -> Any:
+def study_of(name: str) -> Any:
+    """Return a study by name, before heavy imports."""
     from flows.tuning.study import load_study, open_storage
 
-    return load_study(open_storage(), name)
+    return load_study(open_storage(make=False), name)
 
 
 if __name__ == "__main__":

@@ -53,9 +53,6 @@ def launch_all(prefect_url: str, mlflow_url: str) -> None:
         **os.environ,
         **addresses,
         "PREFECT_HOME": str(Path("runs/prefect").resolve()),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
         "PYTHONUNBUFFERED": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }

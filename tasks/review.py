@@ -8,9 +8,8 @@ from pathlib import Path
 
 from sonorant.corpus.preparation import PrepareConfig
 from sonorant.errors import SonorantError
-from sonorant.extras.review.review_server import Review, ReviewServer
 from tasks.params import load
-from tasks.stage import INPUTS, run
+from tasks.stage import INPUTS, existing, run
 
 EXAMPLES = """\
 examples:
@@ -27,8 +26,8 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--corpus", type=Path, default=Path("data/corpus"), metavar="FOLDER", help=INPUTS["corpus"])
-    add("--prepared", type=Path, default=Path("data/prepared"), metavar="FOLDER", help=INPUTS["prepared"])
+    add("--corpus", type=existing, default=Path("data/corpus"), metavar="FOLDER", help=INPUTS["corpus"])
+    add("--prepared", type=existing, default=Path("data/prepared"), metavar="FOLDER", help=INPUTS["prepared"])
     audit = "folder written by the stage audit; without it, the order is the manifest's"
     add("--audit", type=Path, default=Path("data/audit"), metavar="FOLDER", help=audit)
     add("--decisions", type=Path, metavar="FILE", help="file of decisions (default: prepare.decisions of params.yaml)")
@@ -40,6 +39,8 @@ def main() -> None:
     decisions = arguments.decisions or (Path(applied) if applied else None)
     if decisions is None:
         raise SonorantError("no file for decisions; give one with --decisions corpora/<name>.decisions.csv")
+    from sonorant.extras.review.review_server import Review, ReviewServer
+
     review = Review(arguments.corpus, arguments.prepared, arguments.audit, decisions)
     with ReviewServer(review, arguments.port) as server, suppress(KeyboardInterrupt):
         if applied is None or Path(applied).resolve() != decisions.resolve():

@@ -50,6 +50,13 @@ def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
 
 
+def existing(text: str) -> Path:
+    """Type of an argument: a path that exists."""
+    if not Path(text).exists():
+        raise SonorantError(f"{text}: no such file or folder; correct the path, or run: dvc repro")
+    return Path(text)
+
+
 def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:
     """Parse the command line of a stage. `inputs` are keys of INPUTS; `more` maps other required paths to their help
     texts."""
@@ -111,9 +118,11 @@ def _tracked(main: Callable[[], None], stage: str) -> None:
     with stage_run(stage, stage_params(stage), origin_tags()) as kept:
         main()
         graph = stage_of_graph(stage)
-        for metrics in names_of(graph.get("metrics", [])):
+        outs = names_of(graph["outs"])
+        details = [out for out in outs if Path(out).name == "metrics.json"]
+        for metrics in (*names_of(graph.get("metrics", [])), *details):
             kept.log_metrics(read_json(Path(metrics)))
-        for out in names_of(graph["outs"]):
+        for out in outs:
             pages = [Path(out)] if out.endswith(".html") else sorted(Path(out).glob("*.html"))
             for page in pages:
                 kept.log_file(page, page.parent.name)

@@ -97,4 +97,4 @@ def test_the_cache_links_and_copies_only_where_it_cannot() -> None:
 
 def test_figures_of_another_commit_are_in_the_cache() -> None:
     kept = [each for stage in GRAPH.values() for each in stage.get("metrics", [])]
-    assert kept == ["reports/metrics.json"]
+    assert kept == ["reports/figures.json"]

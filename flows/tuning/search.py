@@ -6,14 +6,16 @@ import re
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from optuna.trial import Trial
 
 from sonorant.errors import SonorantError
 from sonorant.files import DoubtError, built, parse_checked
 from tasks import params
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3
@@ -48,7 +50,7 @@ class Values:
         if self.step is not None and self.step <= 0:
             raise ValueError(f"step must be above 0, not {self.step:g}")
 
-    def suggest(self, trial: Trial, key: str) -> Any:
+    def suggest(self, trial: "Trial", key: str) -> Any:
         if self.choices is not None:
             return decoded(trial.suggest_categorical(key, [coded(choice) for choice in self.choices]))
         assert self.low is not None and self.high is not None
@@ -117,7 +119,7 @@ class Search:
         if self.sampler == "grid":
             self.grid()
 
-    def suggest(self, trial: Trial) -> dict[str, Any]:
+    def suggest(self, trial: "Trial") -> dict[str, Any]:
         """Return the values that Optuna suggests for the trial and the fixed settings, by key."""
         return {key: values.suggest(trial, key) for key, values in self.space.items()} | self.fixed
 

@@ -14,7 +14,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from sonorant.audio.containers import continues
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 
 # fmt: off
 SUFFIXES = (
@@ -118,7 +118,7 @@ def _opened(path: Path) -> Iterator[tuple[soundfile.SoundFile | None, str]]:
     """Open the file with libsndfile; yield None and the reason if FFmpeg must read it. Any error of a decoder becomes
     an UndecodableError. A file that opens but fails later is damaged; FFmpeg might decode only its beginning."""
     if not path.is_file():
-        raise SonorantError(f"{path}: no such audio file")
+        raise SonorantError(f"{path}: no such audio file; restore it or correct the path")
     file, refused = None, ""
     try:
         file = soundfile.SoundFile(path)
@@ -162,9 +162,6 @@ def _problem(error: Exception) -> str:
 
 def _ffmpeg(path: Path, refused: str) -> ModuleType:
     """Import FFmpeg's decoders, which synthesis does not need."""
-    try:
+    with needing("pipeline", f"{path}: not wav, flac, ogg, mp3 or aiff ({refused});"):
         from sonorant.audio import ffmpeg
-    except ImportError:
-        hint = "formats other than wav, flac, ogg, mp3 and aiff require PyAV; run: pip install 'sonorant[pipeline]'"
-        raise SonorantError(f"{path}: cannot be read as audio ({refused}); {hint}") from None
     return ffmpeg

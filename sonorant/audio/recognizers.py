@@ -13,7 +13,7 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.processes import spread
 
 RATE = 16_000
@@ -172,9 +172,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def _require(module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise SonorantError(
-            f"recognizer.name: {module.replace('_', '-')} is not installed; run: pip install 'sonorant[{extra}]'"
-        )
+        raise SonorantError(f"recognizer.name: {module.replace('_', '-')} is not installed; run: {install(extra)}")
 
 
 def _loaded(load: Callable[[], Any], name: str) -> Any:
@@ -182,7 +180,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Any:
         return load()
     except Exception as error:  # each hub client raises its own class
         raise SonorantError(
-            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]}); check the model"
+            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]}); check the name"
         ) from None
 
 

@@ -12,7 +12,7 @@ from sonorant.cli.pipeline import PROGRAMS, add_pipeline
 from sonorant.cli.say import add_say
 from sonorant.cli.serve import add_serve
 from sonorant.cli.store import add_store
-from sonorant.errors import SonorantError, Stopped
+from sonorant.errors import SonorantError, Stopped, needing
 from sonorant.plugins import added, load
 
 WATCH_EXAMPLES = """\
@@ -85,10 +85,8 @@ def _above_zero(text: str) -> float:
 
 
 def _watch(arguments: argparse.Namespace) -> None:
-    try:
+    with needing("pipeline", "sonorant watch"):
         from sonorant.training.watch import watch
-    except ModuleNotFoundError as error:
-        raise SonorantError(f"sonorant watch needs {error.name}; run: pip install 'sonorant[pipeline]'") from None
     raise SystemExit(watch(arguments.folder, arguments.interval, arguments.once))
 
 

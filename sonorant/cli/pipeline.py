@@ -4,10 +4,9 @@ import argparse
 import os
 import signal
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-from sonorant.errors import SonorantError, Stopped
+from sonorant.errors import SonorantError, Stopped, needing
 from sonorant.processes import STOPPED, UNDER, run_stoppable
 
 STAGES = {
@@ -43,8 +42,8 @@ def add_pipeline(commands: argparse._SubParsersAction) -> None:
 def _repro(arguments: argparse.Namespace) -> None:
     if not Path("dvc.yaml").is_file():
         raise SonorantError("dvc.yaml: no such file; run this command in the project folder")
-    if find_spec("dvc") is None:
-        raise SonorantError("DVC is not installed; run: pip install 'sonorant[pipeline]'")
+    with needing("pipeline", "dvc.yaml"):
+        import dvc  # noqa: F401
     # Stages run `python`, which must be that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]

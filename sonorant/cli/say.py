@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,10 +120,8 @@ def bundle_folder(voice: str) -> Iterator[Path]:
         yield Path(voice)
         return
     with TemporaryDirectory() as temporary:
-        try:
+        with needing("pipeline", voice):
             from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
-        except ModuleNotFoundError as error:
-            raise SonorantError(f"{voice}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
         yield download_bundle(voice, Path(temporary))
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 
 EXAMPLES = """\
 examples:
@@ -64,12 +64,10 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    try:
+    with needing("serve", "sonorant serve"):
         from sonorant.serving.keys import new_key
         from sonorant.serving.server import ServeConfig, serve
         from sonorant.serving.voices import Offer
-    except ModuleNotFoundError as error:
-        raise SonorantError(f"sonorant serve needs {error.name}; run: pip install 'sonorant[serve]'") from None
     if arguments.new_key is not None:
         if arguments.keys is None:
             raise SonorantError("--new-key requires a file; give it with --keys keys.json")

@@ -218,7 +218,7 @@ def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path,
             try:
                 applied = apply(utterance, decision, _length_found(corpus, row))
             except ValueError as error:
-                raise SonorantError(f"{named}: {decision.clip}: {error}; correct it there") from None
+                raise SonorantError(f"{named}: {decision.clip}: {error}; correct this row") from None
             if isinstance(applied, Utterance):
                 utterance = applied
             else:

@@ -43,7 +43,7 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
         raise SonorantError(why.removeprefix("not run: "))
     texts = suite(voice.description.frontend.language)
     if isinstance(texts, str):
-        raise SonorantError(f"{bundle}: {texts.removeprefix('not run: ')}")
+        raise SonorantError(f"{bundle}: {texts.removeprefix('not run: ')}; give a voice of another language")
     sentences = [text.text for text in texts.sentences(len(named))]
     recorded = [read_audio(file) for _, file in named]
     clips: dict[str, list[Clip]] = {"recordings": recorded, "prompted": [], "without": []}

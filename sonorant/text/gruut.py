@@ -8,7 +8,7 @@ import unicodedata
 from functools import cache, cached_property
 from typing import Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.text.english import early, written_out
 from sonorant.text.english.homographs import homographs
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
@@ -191,7 +191,7 @@ def _placeholder(number: int) -> str:
 
 def _install(data: str) -> str:
     extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
-    return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
+    return install("languages") if extra else f"pip install {data.replace('_', '-')}"
 
 
 def _processor(language: str, data: str) -> Any:

@@ -240,4 +240,4 @@ def test_without_pyav_one_line_says_what_to_install(encoded: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     length, line = done.stdout.splitlines()
-    assert length == "22050" and "sonorant[pipeline]" in line
+    assert length == "22050" and "[pipeline]" in line

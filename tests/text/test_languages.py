@@ -103,7 +103,5 @@ def test_letters_with_marks_stay_and_are_heard() -> None:
 
 def test_missing_data_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frontend_file.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        SonorantError, match=r"^language 'de-de': its data is not installed; .*'sonorant\[languages\]'$"
-    ):
+    with pytest.raises(SonorantError, match=r"^language 'de-de': its data is not installed; .*\[languages\]'$"):
         load_frontend("gruut", "de-de")

@@ -52,7 +52,7 @@ def read_prompts(path: Path, count: int) -> list[str]:
         prompt = clean(line)
         if "|" in prompt or "�" in prompt:
             raise SonorantError(
-                f"{path}:{number}: a prompt must be UTF-8 text without '|', the delimiter of metadata.csv"
+                f"{path}:{number}: contains '|', the delimiter of metadata.csv, or is not UTF-8; correct the line"
             )
         if prompt:
             prompts.append(prompt)

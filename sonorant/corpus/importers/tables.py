@@ -61,7 +61,7 @@ def read_table(path: Path) -> list[TableRow]:
     """Return rows of a table, invalid ones with a defect. Raises SonorantError if it is not a table, has no rows, or a
     quote may join lines."""
     if not path.is_file():
-        raise SonorantError(f"{path}: not a file; kind table requires .csv, .tsv or .jsonl with columns audio and text")
+        raise SonorantError(f"{path}: not a file; set corpus.path to a .csv, .tsv or .jsonl, columns audio and text")
     match path.suffix.lower():
         case ".csv" | ".tsv":
             rows = list(_csv_rows(path))

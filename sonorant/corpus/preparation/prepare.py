@@ -44,7 +44,7 @@ from sonorant.corpus.preparation.outcomes import (
 from sonorant.corpus.preparation.summary import summarize, summarize_unplaced, summary_page
 from sonorant.corpus.preparation.transcripts import refuse_decoded_twice, without_marks
 from sonorant.corpus.splits import empty_splits, few_texts, split_key, split_of
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_with_lexicon
 from sonorant.text.frontend import named
@@ -79,7 +79,7 @@ def prepare(
         )
     _load_frontends(utterances, frontend, lexicon)
     if config.rate_dnsmos and not dnsmos.installed():
-        raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; run: pip install 'sonorant[mos]'")
+        raise SonorantError(f"prepare.rate_dnsmos: speechmos is not installed; run: {install('mos')}")
     files = _hashes(utterances, corpus)
     decided, marks = without_marks(decide(utterances, files, corpus, config.decisions), config.marks)
     refuse_decoded_twice(decided.utterances)

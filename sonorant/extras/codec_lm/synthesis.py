@@ -11,7 +11,7 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import ROWS, track_pitch
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 from sonorant.extras.codec_lm.decoding.attempts import check_candidates, decode_texts
 from sonorant.extras.codec_lm.decoding.session import Prompt, Session, Stepper, TokenRuntime
 from sonorant.extras.codec_lm.sounding import Sounding, decoding_of, has_source
@@ -211,13 +211,8 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
     heard = samples[: frames * frame]
     inputs: dict[str, Floats] = {"samples": heard.reshape(1, frames, frame)}
     if has_source(bundle.description):
-        try:
+        with needing("pipeline", f"{recording}: a prompt for this voice"):
             pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
-        except ModuleNotFoundError:
-            raise SonorantError(
-                f"{recording}: encoding a prompt for this voice requires pyworld, which is not installed; run: pip "
-                "install 'sonorant[pipeline]'"
-            ) from None
         inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)
     codes: Ints = open_session(graph, 1).run(["codes"], inputs)[0][0]
     return codes[: decoding.prompt_frames]

@@ -61,7 +61,9 @@ def _fetch(folder: Path) -> None:
         archives = list(Path(name).glob("*.tgz"))
         if done.returncode != 0 or len(archives) != 1:
             why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise SonorantError(f"npm could not download onnxruntime-web {VERSION} ({why}); check the network")
+            raise SonorantError(
+                f"npm could not download onnxruntime-web {VERSION} ({why}); check the network or give --browser-runtime"
+            )
         with tarfile.open(archives[0]) as archive:
             for each in FILES:
                 member = archive.extractfile(f"package/dist/{each}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.cli.say import add_voice, bundle_folder
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 
 if TYPE_CHECKING:
     from sonorant.speech import Voice
@@ -98,10 +98,8 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    try:
+    with needing("pipeline", "exporting a voice"):
         import onnx  # noqa: F401
-    except ModuleNotFoundError:
-        raise SonorantError("exporting a voice requires onnx; run: pip install 'sonorant[pipeline]'") from None
     from sonorant.speech import Voice
 
     with bundle_folder(arguments.voice) as folder:

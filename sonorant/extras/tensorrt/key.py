@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.speech.buckets import MULTIPLE
 from sonorant.speech.bundle import Lengths
 
@@ -36,7 +36,7 @@ def this_machine() -> Machine:
     """Describe this machine. Raises SonorantError if TensorRT cannot run on it."""
     lacking = missing()
     if lacking is not None:
-        raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
+        raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: {install('gpu')}")
     import tensorrt
 
     from sonorant.extras.tensorrt.device import describe_gpu

@@ -38,7 +38,7 @@ class VocoderConfig:
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
-            raise ValueError("kernel must be odd")
+            raise ValueError(f"kernel must be odd, not {self.kernel}")
         if min(self.channels, self.expansion, self.blocks) < 1:
             raise ValueError("channels, expansion and blocks must be at least 1")
 

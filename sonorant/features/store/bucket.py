@@ -10,10 +10,10 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 from sonorant.features.store.store import Entry
 
-try:
+with needing("s3", "a store in a bucket"):
     import obstore
     from obstore.exceptions import (
         AlreadyExistsError,
@@ -24,8 +24,6 @@ try:
         UnauthenticatedError,
     )
     from obstore.store import S3Store
-except ModuleNotFoundError as missing:
-    raise SonorantError(f"a store in a bucket requires {missing.name}; run: pip install 'sonorant[s3]'") from None
 
 
 ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.files import locked
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ EXPERIMENT = "sonorant"
 MLFLOW_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower checks before resending
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
 ARTIFACTS = "mlartifacts"
@@ -109,8 +107,7 @@ def open_store() -> Store:
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             return Store(client=client, uri=uri, experiment=_experiment(client, database))
     except ModuleNotFoundError as error:
-        remedy = "install the extra 'pipeline' to keep runs in MLflow"
-        raise TrackingUnavailable(f"{error.name} is not installed: {remedy}") from None
+        raise TrackingUnavailable(f"{error.name} is not installed; run: {install('pipeline')}") from None
     except SonorantError:
         raise
     except Exception as error:
