@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from sonorant.network import check_proxy
+
 _ENVIRONMENT = {
     "PREFECT_HOME": str(Path("runs/prefect").resolve()),
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -14,6 +16,8 @@ _ENVIRONMENT = {
 
 def use_own_prefect() -> None:
     """Set the variables that prefect reads on import, unless they are set, and create the server's folder."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        check_proxy(url)  # Prefect would wait for two minutes
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not create it

@@ -12,6 +12,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.features.store.store import Entry
+from sonorant.network import check_proxy
 
 try:
     import obstore
@@ -37,6 +38,7 @@ class Bucket:
 
     def __init__(self, place: str) -> None:
         self.place = place.rstrip("/")
+        check_proxy(os.environ.get("AWS_ENDPOINT_URL") or "https://")  # obstore would retry for three minutes
         with self._named():
             self._store = S3Store.from_url(self.place)
 
