@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 
 from sonorant import files
 from sonorant.audio.wav import write_wav
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, file_errors
 from sonorant.files import atomic_file, atomic_folder, iterate_jsonl, read_jsonl, write_jsonl, write_text
 from tests.support.folders import contents
 
@@ -86,6 +87,25 @@ def test_a_file_beside_an_unfinished_folder_is_flushed(tmp_path: Path, flushed: 
     with atomic_folder(tmp_path / "corpus"), atomic_file(tmp_path / "note") as note:
         note.write_text("now")
     assert flushed[0] == note.name and flushed[1] == tmp_path.name
+
+
+def test_a_temporary_name_is_of_one_machine_process_and_moment(tmp_path: Path) -> None:
+    named = tmp_path / ("ü" * 125)
+    with atomic_file(named) as one, atomic_file(named) as other, atomic_folder(tmp_path / "ü") as folder:
+        for path in (one, other):
+            path.write_text(path.name)
+    assert one != other and named.read_text() == one.name
+    assert all(f".{os.uname().nodename}-{os.getpid()}-" in path.name for path in (one, other, folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("n" * 256, "n: File name too long; use a shorter"), ("file/in", "file: File exists; check")]
+)
+def test_a_file_that_cannot_be_written_is_named_before_it_is_computed(name: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for atomic in (atomic_file, atomic_folder):
+        with pytest.raises(SonorantError, match=problem), file_errors(), atomic(tmp_path / name):
+            pytest.fail("computed")
 
 
 def test_rows_are_written_one_by_one(tmp_path: Path) -> None:
