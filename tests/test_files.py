@@ -90,12 +90,9 @@ def test_a_file_beside_an_unfinished_folder_is_flushed(tmp_path: Path, flushed: 
 
 
 def test_a_temporary_name_is_of_one_machine_process_and_moment(tmp_path: Path) -> None:
-    named = tmp_path / ("ü" * 125)
-    with atomic_file(named) as one, atomic_file(named) as other, atomic_folder(tmp_path / "ü") as folder:
-        for path in (one, other):
-            path.write_text(path.name)
-    assert one != other and named.read_text() == one.name
-    assert all(f".{os.uname().nodename}-{os.getpid()}-" in path.name for path in (one, other, folder))
+    with atomic_file(tmp_path / ("ü" * 125)) as one, atomic_folder(tmp_path / ("ü" * 125)) as other:
+        one.touch()
+        assert one != other and f".{os.uname().nodename}-{os.getpid()}-" in one.name
 
 
 @pytest.mark.parametrize(
@@ -103,9 +100,8 @@ def test_a_temporary_name_is_of_one_machine_process_and_moment(tmp_path: Path) -
 )
 def test_a_file_that_cannot_be_written_is_named_before_it_is_computed(name: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for atomic in (atomic_file, atomic_folder):
-        with pytest.raises(SonorantError, match=problem), file_errors(), atomic(tmp_path / name):
-            pytest.fail("computed")
+    with pytest.raises(SonorantError, match=problem), file_errors(), atomic_file(tmp_path / name):
+        pytest.fail("computed")
 
 
 def test_rows_are_written_one_by_one(tmp_path: Path) -> None:

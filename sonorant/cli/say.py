@@ -63,10 +63,7 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add = say.add_argument
     add("text", type=utf8, help="text to speak; - reads it from standard input (UTF-8)")
     add_voice(say)
-    out = (
-        "file to write, in the format of its ending: wav (also without an ending), mp3, flac, opus or ogg (Opus), raw "
-    )
-    out += "or pcm (as --raw); - means standard output, as wav"
+    out = "file to write: .wav (or no ending), .mp3, .flac, .opus, .ogg or, as --raw, .raw; - is standard output"
     add("-o", "--out", required=True, metavar="FILE", help=out)
     stream = "write speech while the text is still being read, which can have any length"
     add("--stream", action="store_true", help=stream)
@@ -155,8 +152,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     out = Path(arguments.out)
     check_name(out, ENDINGS)
-    encoding = "pcm" if arguments.raw else ENDINGS[out.suffix.lower()]
-    if out.suffix and ENDINGS[out.suffix.lower()] != encoding:
+    encoding = ENDINGS[out.suffix.lower()]
+    if arguments.raw and out.suffix and encoding != "pcm":
         raise SonorantError(f"{out}: --raw writes samples alone; use a name that ends in .raw or .pcm")
     if arguments.timings:
         check_name(arguments.timings, FORMATS)  # before the voice is loaded
@@ -170,15 +167,15 @@ def run(arguments: argparse.Namespace) -> None:
         try:
             with timings_file(arguments.timings) if arguments.timings else nullcontext() as timings:
                 speech = _heard(told, timings, whole=not arguments.stream)
-                first = next(speech)  # an error here must not leave a file
-                parts = chain([first], speech)
                 if arguments.out == "-":
+                    first = next(speech)  # an error here must not write a header
                     length = None if arguments.stream else len(first)
                     header = b"" if arguments.raw else wav_header(voice.sample_rate, length)
-                    _write_to_standard_output(chain([header], (pcm16(samples).tobytes() for samples in parts)))
+                    parts = (pcm16(samples).tobytes() for samples in chain([first], speech))
+                    _write_to_standard_output(chain([header], parts))
                 else:
-                    with sound_file(out, voice.sample_rate, encoding) as append:
-                        for samples in parts:
+                    with sound_file(out, voice.sample_rate, "pcm" if arguments.raw else encoding) as append:
+                        for samples in speech:
                             append(samples)
         except OSError as error:
             error.filename = error.filename or ("standard output" if arguments.out == "-" else arguments.out)
@@ -215,12 +212,11 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
     from sonorant.speech.voice import AT_ONCE
     from sonorant.text.user_lexicon import read_lexicon
 
-    lexicon, language = None, voice.description.frontend.language
+    words, language = {}, voice.description.frontend.language
     if arguments.lexicon:
-        lexicon = read_lexicon(arguments.lexicon, language)
-        if lexicon is None:
+        if (lexicon := read_lexicon(arguments.lexicon, language)) is None:
             raise SonorantError(f"{arguments.lexicon}: has no words of {language}; begin them with [{language}]")
-        lexicon = lexicon.bound(voice.frontend.symbols)
+        words = lexicon.bound(voice.frontend.symbols).entries
     text: Any = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
     if not arguments.stream:  # read no further than the limit
         text = "".join(part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str))
@@ -233,7 +229,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
             pitch=arguments.pitch,
             energy=arguments.energy,
             markup=arguments.markup,
-            lexicon=lexicon.entries if lexicon else {},
+            lexicon=words,
             timings=arguments.timings is not None,
             whole=not arguments.stream or arguments.candidates > 1,  # candidates are compared when complete
             limits=Limits() if arguments.stream else AT_ONCE,
