@@ -6,7 +6,6 @@ import socket
 from sonorant.errors import SonorantError
 
 LOOPBACK = "localhost,127.0.0.1,::1"
-SECONDS = 5.0
 
 
 def spare_loopback() -> None:
@@ -17,7 +16,7 @@ def spare_loopback() -> None:
 
 
 def check_proxy(url: str = "https://") -> None:
-    """Raise SonorantError if requests to `url` go to a proxy that does not answer within `SECONDS`."""
+    """Raise SonorantError if requests to `url` go to a proxy that does not answer within 5 seconds."""
     import urllib.request  # takes 30 ms
     from urllib.parse import urlsplit
 
@@ -27,7 +26,7 @@ def check_proxy(url: str = "https://") -> None:
         return
     where = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     try:
-        socket.create_connection((where.hostname or "", where.port or 80), SECONDS).close()
+        socket.create_connection((where.hostname or "", where.port or 80), 5.0).close()
     except OSError as error:
-        variable, why = f"{parts.scheme.upper()}_PROXY", error.strerror or error
-        raise SonorantError(f"{variable}: no proxy answers at {where.hostname} ({why}); correct or unset it") from None
+        why = f"no proxy answers at {where.hostname} ({error.strerror or error})"
+        raise SonorantError(f"{parts.scheme.upper()}_PROXY: {why}; correct or unset it") from None

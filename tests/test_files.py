@@ -6,7 +6,7 @@ import pytest
 
 from sonorant import files
 from sonorant.audio.wav import write_wav
-from sonorant.errors import SonorantError, file_errors
+from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, atomic_folder, iterate_jsonl, read_jsonl, write_jsonl, write_text
 from tests.support.folders import contents
 
@@ -93,15 +93,6 @@ def test_a_temporary_name_is_of_one_machine_process_and_moment(tmp_path: Path) -
     with atomic_file(tmp_path / ("ü" * 125)) as one, atomic_folder(tmp_path / ("ü" * 125)) as other:
         one.touch()
         assert one != other and f".{os.uname().nodename}-{os.getpid()}-" in one.name
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"), [("n" * 256, "n: File name too long; use a shorter"), ("file/in", "file: File exists; check")]
-)
-def test_a_file_that_cannot_be_written_is_named_before_it_is_computed(name: str, problem: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(SonorantError, match=problem), file_errors(), atomic_file(tmp_path / name):
-        pytest.fail("computed")
 
 
 def test_rows_are_written_one_by_one(tmp_path: Path) -> None:

@@ -148,15 +148,13 @@ def run(arguments: argparse.Namespace) -> None:
     from sonorant.audio.encoding import ENDINGS, sound_file
     from sonorant.audio.wav import pcm16, wav_header
     from sonorant.speech import Voice
-    from sonorant.speech.subtitles import FORMATS, timings_file
+    from sonorant.speech.subtitles import timings_file
 
     out = Path(arguments.out)
     check_name(out, ENDINGS)
     encoding = ENDINGS[out.suffix.lower()]
     if arguments.raw and out.suffix and encoding != "pcm":
         raise SonorantError(f"{out}: --raw writes samples alone; use a name that ends in .raw or .pcm")
-    if arguments.timings:
-        check_name(arguments.timings, FORMATS)  # before the voice is loaded
     if arguments.patience is not None and not (arguments.stream and arguments.text == "-" and arguments.patience >= 0):
         raise SonorantError("--patience must be at least 0 seconds, and needs --stream and the text -")
     end_cleanly_on_sigterm()

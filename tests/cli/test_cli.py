@@ -25,6 +25,7 @@ from tests.support.processes import start
 from tests.support.waiting import PATIENCE, wait_until
 
 SAY = [sys.executable, "-m", "sonorant.cli.main", "say"]
+PATIENT = "--patience must be at least 0 seconds, and needs --stream and the text -"
 TEXT = "One apple. Two pears, and what else?\n\nThe end."
 
 
@@ -75,20 +76,6 @@ def test_timings_are_written_beside_the_speech(
     lines = (tmp_path / "words.vtt").read_text(encoding="utf-8").splitlines()
     sentences = ["One apple.", "Two pears, and what else?", "The end."]
     assert [line for line in lines if line.endswith((".", "?"))] == sentences
-
-
-@pytest.mark.parametrize(
-    ("timings", "line"),
-    [
-        ("words.txt", "words.txt: unknown format; use a name that ends in .json, .srt, .vtt"),
-        ("/proc/words.srt", "/proc/words.srt: No such file or directory; check the path"),
-    ],
-)
-def test_timings_that_cannot_be_written_are_told_and_no_speech_is_left(
-    voice_bundle: Path, tmp_path: Path, timings: str, line: str
-) -> None:
-    done = say("Hi.", "--voice", voice_bundle, "-o", "out.wav", "--timings", timings, cwd=tmp_path)
-    assert_refused(done, line, tmp_path)
 
 
 def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path: Path) -> None:
@@ -258,14 +245,6 @@ def test_a_sentence_is_heard_once_its_writer_has_paused_for_as_long_as_the_patie
         assert len(rest) > 1000
 
 
-@pytest.mark.parametrize(
-    "words", [["-", "--patience", "1"], ["Hi.", "--stream", "--patience", "1"], ["-", "--stream", "--patience", "-1"]]
-)
-def test_patience_is_for_a_text_that_is_still_written(voice_bundle: Path, tmp_path: Path, words: list[str]) -> None:
-    line = "--patience must be at least 0 seconds, and needs --stream and the text -"
-    assert_refused(say(*words, "--voice", voice_bundle, "-o", tmp_path / "out.wav"), line, tmp_path)
-
-
 def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:
     with speaking(voice_bundle, "-o", "-") as process:
         process.stdout.read(5_000)
@@ -325,6 +304,14 @@ def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_b
         ("say - -o out.wav 0> /dev/null", "standard input: cannot be read"),
         ("say One. -o - >&-", "standard output is closed"),
         ("say One. --stream --raw -o - > /dev/full", "standard output: No space left"),
+        ("say - --patience 1 -o out.wav", PATIENT),
+        ("say Hi. --stream --patience 1 -o out.wav", PATIENT),
+        ("say - --stream --patience -1 -o out.wav", PATIENT),
+        (
+            "say One. -o out.wav --timings words.txt",
+            "words.txt: unknown format; use a name that ends in .json, .srt, .vtt",
+        ),
+        ("say One. -o out.wav --timings /proc/words.srt", "/proc/words.srt: No such file or directory; check the path"),
         ("say One. -o a.aac", "a.aac: unknown format; use a name that ends in .wav, .pcm, .mp3, .opus, .flac, .ogg"),
         ("say One. -o a.mp3 --raw", "a.mp3: --raw writes samples alone; use a name that ends in .raw or .pcm"),
         ("say One. -o $(printf 'ü%.0s' {1..126}).wav", "ü"),
@@ -332,7 +319,7 @@ def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_b
         ("ulimit -f 1; say 'One apple, two pears.' -o out.mp3", "PLACE/out.mp3: File too large; free some space"),
     ],
 )
-def test_closed_and_full_standard_streams_are_told_in_a_line(
+def test_what_cannot_be_read_or_written_is_told_in_a_line(
     voice_bundle: Path, tmp_path: Path, shell: str, line: str
 ) -> None:
     command = f"'{sys.executable}' -m sonorant.cli.main say --voice '{voice_bundle}'"
