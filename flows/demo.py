@@ -8,6 +8,7 @@ from flows.own_prefect import run_flow, use_own_prefect
 from flows.own_recordings import expected_time, find_recordings, overrides_for
 from flows.results import summary
 from flows.workspace import check_settings, parse_overrides
+from sonorant.cli.say import utf8
 from sonorant.errors import SonorantError
 from sonorant.families.family import VoiceConfig
 from sonorant.plugins import family_names, load_family
@@ -28,7 +29,9 @@ def main() -> None:
     corpus = "folder of recordings with metadata.csv or a text file for each; settings: corpora/recordings.yaml"
     parser.add_argument("--corpus", type=Path, metavar="FOLDER", help=corpus)
     change = "override a setting of params.yaml, such as corpus.kind=speakers; may be repeated"
-    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
+    parser.add_argument(
+        "--set", dest="changes", type=utf8, action="append", default=[], metavar="KEY=VALUE", help=change
+    )
     arguments = parser.parse_args()
     overrides = overrides_of(arguments.family)
     if arguments.corpus is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sonorant.features.store.proxy import check_proxy
 from sonorant.processes import signals_blocked
 
 _ENVIRONMENT = {
@@ -17,6 +18,8 @@ _ENVIRONMENT = {
 
 def use_own_prefect() -> None:
     """Set the variables that prefect reads on import, unless they are set, and create the server's folder."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        check_proxy(url)  # Prefect would wait for two minutes
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not create it

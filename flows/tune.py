@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.own_prefect import run_flow, use_own_prefect
-from sonorant.cli.say import end_cleanly_on_sigterm
+from sonorant.cli.say import end_cleanly_on_sigterm, utf8
 from sonorant.errors import SonorantError
 from tasks import check_params, params
 from tasks.stage import run
@@ -48,7 +48,7 @@ def _add_commands(commands: Any) -> None:
         return command
 
     def add_trial(command: Any) -> None:
-        command.add_argument("study", metavar="STUDY", help="name of the study")
+        command.add_argument("study", type=utf8, metavar="STUDY", help="name of the study")
         command.add_argument("--trial", type=int, metavar="N", help="number of the trial (default: the best)")
 
     command = add("run", _run, "run trials until all are complete; the same command resumes the search")
@@ -56,7 +56,7 @@ def _add_commands(commands: Any) -> None:
     command.add_argument("--trials", type=int, metavar="N", help="total number of trials, instead of the file's")
     add_workers(command)
     command = add("status", _status, "print a study's trials, the best one, and the importance of the settings")
-    command.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: list all)")
+    command.add_argument("study", nargs="?", type=utf8, metavar="STUDY", help="name of the study (default: list all)")
     command = add("compare", _compare, "train a trial and the defaults again with new seeds, and compare them")
     add_trial(command)
     command.add_argument("--seeds", type=count_of, default=5, metavar="N", help="trainings of each (default 5)")
@@ -128,9 +128,8 @@ def _apply(arguments: argparse.Namespace) -> None:
 
 
 def add_workers(command: Any) -> None:
-    command.add_argument(
-        "--workers", type=count_of, default=1, metavar="N", help="number of processes, which share cores and GPUs"
-    )
+    help_ = "number of processes, at most one per core, which share cores and GPUs"
+    command.add_argument("--workers", type=count_of, default=1, metavar="N", help=help_)
 
 
 def count_of(text: str) -> int:

@@ -5,7 +5,6 @@ import difflib
 import json
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from flows.graph import read_graph
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, atomic_folder
 from tasks import check_params, params
+from tasks.origin import git, trust
 
 SHARED = "runs"
 VOICES = Path("voices")
@@ -139,13 +139,12 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _files(root: Path) -> list[Path]:
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+    done = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if done.returncode != 0:
-        raise SonorantError(
-            f"{root}: overrides require a git repository; run: git init ({' '.join(done.stderr.decode().split())})"
-        )
-    names = [Path(name.decode()) for name in done.stdout.split(b"\0") if name]
+        why = " ".join(done.stderr.split())
+        remedy = trust(root) if "dubious ownership" in why else "git init"
+        raise SonorantError(f"{root}: overrides require a git repository; run: {remedy} ({why})")
+    names = [Path(name) for name in done.stdout.split("\0") if name]
     return [name for name in names if (root / name).is_symlink() or (root / name).is_file()]
 
 

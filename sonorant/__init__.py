@@ -1,4 +1,5 @@
-"""Sonorant, from recordings to a text-to-speech voice. Importing it switches off the telemetry of its dependencies."""
+"""Sonorant, from recordings to a text-to-speech voice. Importing it switches off the telemetry of its dependencies and
+lets loopback go past proxies."""
 
 import os
 
@@ -13,3 +14,15 @@ QUIET = {
 """Environment variables set on import, also for child processes. The user's values win."""
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)
+
+LOOPBACK = "localhost,127.0.0.1,::1"
+
+
+def spare_loopback() -> None:
+    """Add the loopback addresses to NO_PROXY."""
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if LOOPBACK not in given:
+        os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), f"{given},{LOOPBACK}".lstrip(","))
+
+
+spare_loopback()

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
 import typing
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from sonorant.errors import SonorantError
+from sonorant.errors import FULL, SonorantError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -78,45 +79,68 @@ def _flush_file_system(folder: Path) -> bool:
     return not number
 
 
+def check_name(path: Path, endings: Iterable[str]) -> None:
+    """Raise SonorantError if a file to write is a folder or its name ends in none of `endings`."""
+    if path.suffix.lower() not in endings:
+        raise SonorantError(f"{path}: unknown format; use a name that ends in {', '.join(filter(None, endings))}")
+    if path.is_dir():
+        raise SonorantError(f"{path}: is a folder; give the name of a file")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Yield an unused name next to `path`, unique among machines that share the folder. Errors about it name `path`."""
+    ending = f".{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    kept = os.fsencode(path.name)[: 254 - len(os.fsencode(ending))].decode(errors="ignore")  # a name has 255 bytes
+    temporary = path.with_name(f".{kept}{ending}")
+    try:
+        path.exists()  # raises if the name is too long
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(str(temporary), str(path))
+        elif error.errno in FULL:
+            error.filename = str(path)
+        raise
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`; on success flush it and rename it to `path`, on error remove it.
 
     Within a folder of `atomic_folder`, the file is flushed with the folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        alone = _unfinished.isdisjoint(path.resolve().parents)
-        if alone:
-            flush_to_disk(temporary)
-        temporary.replace(path)
-        if alone:
-            flush_to_disk(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _replacing(path) as temporary:
+        try:
+            yield temporary
+            alone = _unfinished.isdisjoint(path.resolve().parents)
+            if alone:
+                flush_to_disk(temporary)
+            temporary.replace(path)
+            if alone:
+                flush_to_disk(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder next to `path`; on success it replaces `path`, on error it is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    unfinished = temporary.resolve()
-    _unfinished.add(unfinished)
-    try:
-        yield temporary
-        flush_tree(temporary)
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.replace(path)
-        flush_to_disk(path.parent)
-    finally:
-        _unfinished.discard(unfinished)
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _replacing(path) as temporary:
+        temporary.mkdir()
+        unfinished = temporary.resolve()
+        _unfinished.add(unfinished)
+        try:
+            yield temporary
+            flush_tree(temporary)
+            if path.exists():
+                shutil.rmtree(path)
+            temporary.replace(path)
+            flush_to_disk(path.parent)
+        finally:
+            _unfinished.discard(unfinished)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def take(file: IO[str]) -> bool:

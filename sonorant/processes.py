@@ -1,5 +1,6 @@
 """Count usable cores, and apply a function to many items in several new processes on this machine or a cluster."""
 
+import logging
 import multiprocessing
 import os
 import resource
@@ -24,6 +25,8 @@ Result = TypeVar("Result")
 
 SCHEDULER = "SONORANT_SCHEDULER"
 """Environment variable with the address of a cluster; without it, work is done in processes on this machine."""
+
+_log = logging.getLogger(__name__)
 STOPPED = "stopped; the same command goes on where it was"
 UNDER = "SONORANT_COMMAND"
 """Environment variable of processes for which another command prints `STOPPED`."""
@@ -39,6 +42,15 @@ def scheduler_address() -> str | None:
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def at_most_cores(wanted: int | None, name: str) -> int | None:
+    """Return `wanted`, or the number of usable cores with a warning if it is higher."""
+    cores = usable_cores()
+    if wanted is None or wanted <= cores:
+        return wanted
+    _log.warning("%s: %d instead of %d, one for each usable core", name, cores, wanted)
+    return cores
 
 
 def allow_open_files(most: int = 16384) -> None:
@@ -86,7 +98,7 @@ def spread(
         )
     from tqdm import tqdm  # imported here, because the doctor counts cores on machines with few packages installed
 
-    workers = max(1, min(processes or usable_cores(), len(items)))
+    workers = max(1, min(at_most_cores(processes, "processes") or usable_cores(), len(items)))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(prepare, arguments))
     try:

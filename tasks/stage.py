@@ -1,10 +1,8 @@
 """Shared code of all tasks: one-line errors, options for paths, MLflow runs of stages."""
 
 import argparse
-import errno
 import os
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sonorant.errors import SonorantError, Stopped
+from sonorant.errors import SonorantError, Stopped, file_errors
 from sonorant.files import read_json
 from sonorant.registry.tracking import stage_run
 from sonorant.registry.tracking.mlflow_run import execution_id
@@ -68,17 +66,19 @@ def stage_arguments(stage: str, description: str | None, *inputs: str, **more: s
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
-    """Run a task's `main`; a SonorantError or a full disk becomes one line and exit status 1. SIGTERM is as Ctrl-C.
+    """Run a task's `main`; a SonorantError or an error of the file system becomes one line and exit status 1. SIGTERM
+    acts like Ctrl-C.
 
     In a pipeline execution, a `stage` of dvc.yaml gets an MLflow run with its params, metrics and HTML pages.
     """
     sys.excepthook = stopped_in_one_line
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if stage is None or execution_id() is None:
-            main()
-        else:
-            _tracked(main, stage)
+        with file_errors():
+            if stage is None or execution_id() is None:
+                main()
+            else:
+                _tracked(main, stage)
     except SonorantError as error:
         stopped = isinstance(error, Stopped)
         print(error if stopped else f"error: {error}", file=sys.stderr)
@@ -86,19 +86,6 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
     except BrokenPipeError:  # the reader stopped; avoid a second error when Python closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
-    except (OSError, sqlite3.OperationalError) as error:
-        if not _disk_is_full(error):
-            raise
-        where = getattr(error, "filename", None) or Path.cwd()
-        print(
-            f"error: no space left on {where}; free some and repeat the command; finished work is kept", file=sys.stderr
-        )
-        raise SystemExit(1) from None
-
-
-def _disk_is_full(error: Exception) -> bool:
-    # Errors of sqlite3, used by diskcache, have no errno
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
 
 
 def stage_of_graph(stage: str) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,12 @@ def test_a_file_beside_an_unfinished_folder_is_flushed(tmp_path: Path, flushed: 
     with atomic_folder(tmp_path / "corpus"), atomic_file(tmp_path / "note") as note:
         note.write_text("now")
     assert flushed[0] == note.name and flushed[1] == tmp_path.name
+
+
+def test_a_temporary_name_is_of_one_machine_process_and_moment(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / ("ü" * 125)) as one, atomic_folder(tmp_path / ("ü" * 125)) as other:
+        one.touch()
+        assert one != other and f".{os.uname().nodename}-{os.getpid()}-" in one.name
 
 
 def test_rows_are_written_one_by_one(tmp_path: Path) -> None:

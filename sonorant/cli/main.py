@@ -12,7 +12,7 @@ from sonorant.cli.pipeline import PROGRAMS, add_pipeline
 from sonorant.cli.say import add_say
 from sonorant.cli.serve import add_serve
 from sonorant.cli.store import add_store
-from sonorant.errors import SonorantError, Stopped, needing
+from sonorant.errors import SonorantError, Stopped, file_errors, needing
 from sonorant.plugins import added, load
 
 WATCH_EXAMPLES = """\
@@ -26,12 +26,13 @@ exit status: 0 the training finished, 75 it was stopped and can be resumed, 1 it
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a SonorantError becomes one line and exit status 1."""
+    """Run the command line; a SonorantError or an error of the file system becomes one line and exit status 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parsed = _parser(arguments).parse_args(arguments)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
-        parsed.run(parsed)
+        with file_errors():
+            parsed = _parser(arguments).parse_args(arguments)
+            parsed.run(parsed)
     except SonorantError as error:
         stopped = isinstance(error, Stopped)
         print(error if stopped else f"error: {error}", file=sys.stderr)

@@ -44,6 +44,9 @@ def _repro(arguments: argparse.Namespace) -> None:
         raise SonorantError("dvc.yaml: no such file; run this command in the project folder")
     with needing("pipeline", "dvc.yaml"):
         import dvc  # noqa: F401
+    for folder in (Path.cwd(), Path.cwd() / ".dvc"):  # DVC would offer its support
+        if not os.access(folder, os.W_OK, effective_ids=True):
+            raise SonorantError(f"{folder}: cannot be written; change its permissions")
     # Stages run `python`, which must be that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sonorant.audio.encoding import ENCODINGS
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
-from sonorant.serving.encoding import ENCODINGS
 from sonorant.serving.gate import error_body
 from sonorant.serving.request import Piece, ServedRequest
 from sonorant.serving.service import Service

@@ -22,7 +22,7 @@ class ServedRequest(SpeechRequest):
     variant: str | None = None
     """Precision of the graphs; None means the voice's default."""
     encoding: str = "pcm"
-    """A key of `sonorant.serving.encoding.ENCODINGS`."""
+    """A key of `sonorant.audio.encoding.ENCODINGS`."""
     sample_rate: int | None = None
     """Sample rate in Hz; None means the voice's."""
     skip: int = 0

@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from sonorant.audio.encoding import open_encoder
 from sonorant.errors import SonorantError
-from sonorant.serving.encoding import open_encoder
 from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.speaking import FinishReason
 from sonorant.speech.voice import Voice

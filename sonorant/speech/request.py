@@ -38,10 +38,12 @@ class Limits:
     """Maximum number of consecutive characters that cannot be spoken."""
     frames: int = 512
     """Maximum number of mel frames computed at a time, which bounds memory."""
+    remedy: str = "split the text"
+    """Advice in errors about a text that is too long."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            if not getattr(self, limit.name) > 0:
+            if limit.name != "remedy" and not getattr(self, limit.name) > 0:
                 raise SonorantError(f"limit {limit.name} must be above 0, not {getattr(self, limit.name)}")
 
 
@@ -144,7 +146,7 @@ class Allowance:
             if self.characters > self.limits.characters:
                 raise SonorantError(
                     f"the text has more than {self.limits.characters} characters, the maximum for one request; "
-                    "split the text"
+                    f"{self.limits.remedy}"
                 )
             yield fragment
 
@@ -182,11 +184,11 @@ class Allowance:
         if self.audio_seconds > self.limits.audio_seconds:
             raise SonorantError(
                 f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the maximum for "
-                "one request; split the text"
+                f"one request; {self.limits.remedy}"
             )
 
     def check_work(self) -> None:
         if self.work_seconds + time.perf_counter() - self._since > self.limits.work_seconds:
             raise SonorantError(
-                f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; split the text"
+                f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; {self.limits.remedy}"
             )

@@ -1,3 +1,4 @@
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ import yaml
 
 from flows.workspace import bring_back, check_settings, edit, keep_voice, make_workspace
 from sonorant.errors import SonorantError
+from tasks.origin import origin_tags
 from tests.flows.conftest import dvc
 from tests.support.imports import ROOT
 
@@ -24,6 +26,19 @@ def test_a_run_that_is_run_again_gets_a_new_copy_and_loses_nothing_shared(make_p
     assert "steps: 2 " in (root / "params.yaml").read_text()
     make_workspace(root, folder, {"train_acoustic.steps": 7})
     assert not (folder / "left.txt").exists()
+
+
+def test_a_project_of_another_user_has_no_commit_and_the_remedy_is_told(
+    make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = make_project("project")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    assert "git_commit" not in origin_tags(root)
+    remedy = f"run: git config --global --add safe.directory {root}"
+    assert remedy in caplog.text
+    with pytest.raises(SonorantError, match=remedy):
+        make_workspace(root, root / "runs" / "workspaces" / "id", {"train_acoustic.steps": 5})
 
 
 def test_a_path_out_of_the_project_leads_a_copy_to_the_same_place(make_project: Callable[..., Path]) -> None:

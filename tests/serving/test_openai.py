@@ -13,8 +13,8 @@ import openai
 import pytest
 import soxr
 
+from sonorant.audio.encoding import ENCODINGS
 from sonorant.audio.wav import pcm16, wav_header
-from sonorant.serving.encoding import ENCODINGS
 from sonorant.speech import Voice
 from tests.support.serving import Running, ask, serving
 

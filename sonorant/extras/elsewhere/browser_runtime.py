@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.features.store.proxy import check_proxy
 from sonorant.files import user_cache
 
 VERSION = "1.30.0"
@@ -51,10 +52,10 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
 
 
 def _fetch(folder: Path) -> None:
-
     npm = shutil.which("npm")
     if npm is None:
         raise SonorantError(f"a page that speaks needs ONNX Runtime for browsers: {INSTALL}")
+    check_proxy()
     with tempfile.TemporaryDirectory(prefix="sonorant-npm-") as name:
         command = [npm, "pack", "--silent", f"onnxruntime-web@{VERSION}"]
         done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)

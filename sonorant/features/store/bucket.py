@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError, needing
+from sonorant.features.store.proxy import check_proxy
 from sonorant.features.store.store import Entry
 
 with needing("s3", "a store in a bucket"):
@@ -35,6 +36,7 @@ class Bucket:
 
     def __init__(self, place: str) -> None:
         self.place = place.rstrip("/")
+        check_proxy(os.environ.get("AWS_ENDPOINT_URL") or "https://")  # obstore would retry for three minutes
         with self._named():
             self._store = S3Store.from_url(self.place)
 

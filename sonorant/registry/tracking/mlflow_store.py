@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError, install
-from sonorant.files import locked
+from sonorant.files import atomic_file, locked
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -144,10 +144,8 @@ def _make_tables(database: Path) -> None:
     """Create a new sqlite store atomically, because MLflow cannot repair an incomplete one."""
     from mlflow.tracking import MlflowClient
 
-    unfinished = database.with_name(f".{database.name}.unfinished")
-    unfinished.unlink(missing_ok=True)  # left by a killed process; we hold the lock
-    MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
-    unfinished.rename(database)
+    with atomic_file(database) as unfinished:
+        MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
 
 
 def _experiment(client: MlflowClient, database: Path | None) -> str:
