@@ -13,6 +13,7 @@ from optuna.trial import Trial
 
 from sonorant.errors import SonorantError
 from sonorant.files import DoubtError, built, parse_checked
+from sonorant.ranges import Count, Seed
 from tasks import params
 
 Direction = Literal["minimize", "maximize"]
@@ -77,14 +78,10 @@ class Pruning:
 
     by: str
     """Training loss to compare, such as train_vocoder/validation/loss."""
-    first_step: int = 1
+    first_step: Count = 1
     """First step at which a trial may be stopped."""
-    first_trials: int = 5
+    first_trials: Count = 5
     """Number of first trials that are never stopped, for comparison with later ones."""
-
-    def __post_init__(self) -> None:
-        if self.first_step < 1 or self.first_trials < 1:
-            raise ValueError("first_step and first_trials must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +95,9 @@ class Search:
     """Values to try by key, such as train_vocoder.learning_rate."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """Settings of every trial, such as fewer steps."""
-    trials: int = 30
+    trials: Count = 30
     """Total number of trials. The first uses the project's settings if the space contains them."""
-    seed: int = 1
+    seed: Seed = 1
     """Seed of the sampler; a search with one worker is reproducible."""
     sampler: Literal["tpe", "nsga2", "random", "grid"] = "tpe"
     prune: Pruning | None = None
@@ -108,8 +105,8 @@ class Search:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", self.study):
             raise ValueError(f"study: '{self.study}' must consist of letters, digits, - and _")
-        if not self.objectives or not self.space or self.trials < 1:
-            raise ValueError("give at least one objective, one key in space and one trial")
+        if not self.objectives or not self.space:
+            raise ValueError("give at least one objective and one key in space")
         if self.prune and len(self.objectives) > 1:
             raise ValueError("prune supports only one objective; give one")
         if both := sorted(set(self.space) & set(self.fixed)):
@@ -145,7 +142,7 @@ class Search:
 
 def read_search(file: Path) -> Search:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = yaml.load(file.read_text(encoding="utf-8"), params.Loader)
     except OSError as error:
         raise SonorantError(f"{file}: {error.strerror}; name a file such as tuning/vocoder.yaml") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
