@@ -4,7 +4,7 @@ import json
 import math
 import re
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import yaml
 from optuna.trial import Trial
 
 from sonorant.errors import SonorantError
-from sonorant.files import DoubtError, built, parse_checked
+from sonorant.files import parse_checked
 from sonorant.ranges import Count, Seed
 from tasks import params
 
@@ -157,22 +157,19 @@ def _directed(objectives: Any) -> bool:
 
 
 def check_types(search: Search) -> None:
-    """Raise SonorantError if a value does not have its setting's type."""
-    tried = [(key, value) for key, values in search.space.items() for value in values.ends]
-    for key, value in [*tried, *search.fixed.items()]:
-        kind = _type_of(key)
+    """Raise SonorantError if a value does not have its setting's type or is out of its range."""
+    tried = [("space", key, value) for key, values in search.space.items() for value in values.ends]
+    for part, key, value in [*tried, *(("fixed", *item) for item in search.fixed.items())]:
+        section, name, *_ = key.split(".")
         whole = int(value) if isinstance(value, float) and value == int(value) and is_whole(key) else value
-        try:
-            built(kind, json.loads(json.dumps(whole)))
-        except DoubtError:
-            expected = getattr(kind, "__name__", str(kind)).replace("typing.", "")
-            raise SonorantError(f"{key}: expected {expected}, not {value!r}") from None
+        one = make_dataclass("One", [(name, _type_of(key, bounds=True))])
+        parse_checked({name: whole}, one, Path(part), key=section)
 
 
-def _type_of(key: str) -> Any:
+def _type_of(key: str, bounds: bool = False) -> Any:
     section, *names = key.split(".")
     known = section in params.sections() and len(names) == 1
-    return typing.get_type_hints(params.owner(section)).get(names[0], Any) if known else Any
+    return typing.get_type_hints(params.owner(section), include_extras=bounds).get(names[0], Any) if known else Any
 
 
 def is_whole(key: str) -> bool:
