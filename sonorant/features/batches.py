@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import disk_usage
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,7 +109,7 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
     return _errors_in_one_line(batches) if workers else batches
 
 
-def _arrays(batch: Batch) -> dict[str, np.ndarray]:
+def _arrays(batch: Any) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in batch.items()}
 
 
