@@ -192,10 +192,10 @@ def edit(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def _as_yaml(yaml: ruamel.yaml.YAML, value: Any) -> Any:
-    """Convert a value for ruamel: lists are on one line, and 1e-05 becomes 1.0e-05, because PyYAML reads 1e-05 as
-    text."""
-    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
-        return yaml.load(text.replace("e", ".0e"))
+    """Convert a value for ruamel: lists are on one line, and the text 1e-5, from a YAML file of flow parameters, is a
+    number."""
+    if isinstance(value, str) and params.EXPONENT.match(value):
+        return float(value)
     return yaml.load(json.dumps(value)) if isinstance(value, list | dict) else value
 
 

@@ -8,10 +8,11 @@ import errno
 import fcntl
 import hashlib
 import json
-import math
+import operator
 import os
 import secrets
 import shutil
+import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,13 +31,32 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
+UNSUPPORTED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
 def flush_to_disk(path: Path) -> None:
-    """fsync a file or a folder. A rename survives a power failure only if the folder is flushed too."""
+    """fsync a file or a folder. A rename survives a power failure only if the folder is flushed too; CIFS and some
+    others cannot."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED or not path.is_dir():
+            raise
+        _say_unflushed(os.fstat(descriptor).st_dev, path)
     finally:
         os.close(descriptor)
+
+
+_unflushed: set[int] = set()
+"""File systems, by device, that cannot flush a folder."""
+
+
+def _say_unflushed(device: int, folder: Path) -> None:
+    if device not in _unflushed:
+        _unflushed.add(device)
+        said = "its file system cannot flush folders; a power failure may lose the last files written here"
+        print(f"warning: {folder}: {said}", file=sys.stderr, flush=True)
 
 
 _MANY = 100
@@ -74,7 +94,7 @@ def _flush_file_system(folder: Path) -> bool:
         number = ctypes.get_errno() if syncfs(descriptor) else 0
     finally:
         os.close(descriptor)
-    if number and number not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+    if number and number not in UNSUPPORTED:
         raise OSError(number, os.strerror(number), str(folder))
     return not number
 
@@ -265,7 +285,7 @@ def _checker(kind: type) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     # pydantic accepts a configuration only for a container.
-    return TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid"))  # type: ignore[valid-type]
+    return TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))  # type: ignore[valid-type]
 
 
 def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:
@@ -321,7 +341,8 @@ class DoubtError(Exception):
 
 def built(kind: Any, value: Any) -> Any:
     """Convert a value from `json.loads` to the type `kind`: a dataclass, a plain type, or a tuple, list, dict, union or
-    Literal of these. Raises DoubtError, also for a ValueError from a dataclass's `__post_init__`."""
+    Literal of these, perhaps with bounds (Annotated). Raises DoubtError, also for a ValueError from a dataclass's
+    `__post_init__`."""
     if kind is Any:
         return value
     if dataclasses.is_dataclass(kind):
@@ -329,6 +350,8 @@ def built(kind: Any, value: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is None:
         return _scalar(kind, value)
+    if origin is typing.Annotated:
+        return _within(arguments[1:], built(arguments[0], value))
     if origin in (typing.Union, UnionType):
         return _first(arguments, value)
     if origin is typing.Literal and type(value) is str and value in arguments:
@@ -357,7 +380,7 @@ def _dataclass(kind: Any, value: Any) -> Any:
 
 @cache
 def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     fields = [field for field in dataclasses.fields(kind) if field.init]
     missing = dataclasses.MISSING
     needed = [field.name for field in fields if field.default is missing and field.default_factory is missing]
@@ -368,12 +391,29 @@ def _scalar(kind: Any, value: Any) -> Any:
     if kind is None or kind is NoneType:
         right = value is None
     elif kind is float and type(value) in (int, float):
-        value = float(value)
-        right = math.isfinite(value)
+        right = abs(value) <= sys.float_info.max
+        value = float(value) if right else value
     else:
         right = kind in (bool, int, str) and type(value) is kind
     if not right:
         raise DoubtError
+    return value
+
+
+_LIMITS: dict[str, Callable[[Any, Any], bool]] = {
+    **{name: getattr(operator, name) for name in ("ge", "gt", "le", "lt")},
+    "multiple_of": lambda value, factor: value % factor == 0,
+    "min_length": lambda value, least: len(value) >= least,
+    "max_length": lambda value, most: len(value) <= most,
+}
+"""Checks of a value against each field of the classes of `annotated_types` that `sonorant.ranges` uses."""
+
+
+def _within(bounds: Iterable[Any], value: Any) -> Any:
+    for bound in bounds:
+        limits = dataclasses.asdict(bound).items()
+        if not all(limit is None or _LIMITS[name](value, limit) for name, limit in limits):
+            raise DoubtError
     return value
 
 

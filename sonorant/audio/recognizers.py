@@ -15,6 +15,7 @@ from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError, install
 from sonorant.processes import spread
+from sonorant.ranges import Count, Text
 
 RATE = 16_000
 """Sample rate of every recogniser's input in Hz."""
@@ -24,16 +25,14 @@ RATE = 16_000
 class RecognizerConfig:
     """Section `recognizer` of params.yaml."""
 
-    name: str = "pocketsphinx"
+    name: Text = "pocketsphinx"
     """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`, where `<model>` is a hub name or a local
     folder."""
-    sentences: int = 160
+    sentences: Count = 160
     """Number of held-out sentences to recognise, selected by a hash of their ids."""
 
     def __post_init__(self) -> None:
         split_name(self.name)
-        if self.sentences < 1:
-            raise ValueError(f"sentences must be at least 1, not {self.sentences}")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 import numpy as np
 
 from sonorant.errors import SonorantError
+from sonorant.ranges import Text
 
 if TYPE_CHECKING:
     from sonorant.text.user_lexicon import Lexicon
@@ -108,7 +109,7 @@ class TextConfig:
 
     frontend: FrontendName = "gruut"
     """`gruut` (bundled, offline) or `espeak` (extra, GPL-3)."""
-    lexicon: str | None = None
+    lexicon: Text | None = None
     """File of words and their phonemes (docs/pronunciation.md)."""
 
     def __post_init__(self) -> None:

@@ -96,7 +96,11 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
         (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "speed must be 0.5 to 2.0"),
         (["Hi.", "--voice", "BUNDLE", "--seed", "1"], b"", "this voice is of the family parallel, which speaks a text"),
         (["Hi.", "--voice", "BUNDLE", "--prompt", "nowhere.wav"], b"", "this voice is of the family parallel"),
-        (["Hi.", "--voice", "CODES", "--top-p", "2"], b"", "top_p must be above 0 and at most 1, not 2.0"),
+        (
+            ["Hi.", "--voice", "CODES", "--top-p", "2"],
+            b"",
+            "decoding: key 'top_p': input should be less than or equal to 1, not 2.0",
+        ),
         (
             ["Hi.", "--voice", "CODES", "--prompt", "mine.wav"],
             b"",

@@ -200,8 +200,6 @@ def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(tmp_
     [
         ("min_seconds", 13.0),
         ("min_characters_per_second", 31.0),
-        ("min_channel_correlation", 1.5),
-        ("max_rejected", 1.5),
         ("validation", 1.0),
     ],
 )

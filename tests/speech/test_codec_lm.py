@@ -140,7 +140,10 @@ def test_what_the_voice_cannot_do_is_refused_at_once(voice: Voice, how: dict[str
 
 
 def test_settings_of_decoding_are_checked(voice: Voice, own_voice: Voice) -> None:
-    for wrong, line in (({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0"), ({"heat": 1}, "heat")):
+    for wrong, line in (
+        ({"top_p": 0.0}, "decoding: key 'top_p': input should be greater than 0, not 0"),
+        ({"heat": 1}, "heat"),
+    ):
         with pytest.raises(SonorantError, match=line):
             voice.stream("Hello.", decoding=wrong)
     for how in (

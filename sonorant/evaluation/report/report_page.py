@@ -23,18 +23,15 @@ from sonorant.evaluation.report.speed_section import latency, size_and_memory
 from sonorant.files import write_text
 from sonorant.pages.blocks import Fold, Part, Section, render
 from sonorant.plugins import model_kind
+from sonorant.ranges import Count
 
 OPEN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    sentences: int = 6
+    sentences: Count = 6
     """Maximum number of sentences with audio players, starting with the worst."""
-
-    def __post_init__(self) -> None:
-        if self.sentences < 1:
-            raise ValueError(f"sentences must be at least 1, not {self.sentences}")
 
 
 @dataclass(frozen=True, kw_only=True)

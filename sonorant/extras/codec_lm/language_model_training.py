@@ -17,6 +17,7 @@ from sonorant.features.code_batches import CodeBatches, Prompts
 from sonorant.features.codes import CodeStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
+from sonorant.ranges import Partial, Share, Whole
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
@@ -24,15 +25,10 @@ from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_de
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelTrainConfig(UtteranceTrainConfig):
-    learning_rate: float = 2e-3
-    warmup_steps: int = 100
-    corruption: float = 0.15
+    learning_rate: Share = 2e-3
+    warmup_steps: Whole = 100
+    corruption: Partial = 0.15
     """Fraction of input codes replaced with random ones, because decoding continues from the model's own mistakes."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 <= self.corruption < 1.0:
-            raise ValueError(f"corruption must be at least 0 and below 1, not {self.corruption}")
 
 
 class Predicted(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
@@ -15,6 +15,7 @@ from sonorant.errors import SonorantError, needing
 from sonorant.extras.codec_lm.decoding.attempts import check_candidates, decode_texts
 from sonorant.extras.codec_lm.decoding.session import Prompt, Session, Stepper, TokenRuntime
 from sonorant.extras.codec_lm.sounding import Sounding, decoding_of, has_source
+from sonorant.files import parse_checked
 from sonorant.speech.bundle import Bundle, VoiceDescription
 from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.request import Allowance, SpeechRequest
@@ -73,10 +74,7 @@ class CodecLmSpeaking:
             self._check_prompt(request.prompt)
 
     def _config(self, request: SpeechRequest) -> DecodingConfig:
-        try:
-            return replace(self.decoding.defaults, **request.decoding)
-        except (TypeError, ValueError) as error:
-            raise SonorantError(str(error)) from None
+        return parse_checked({**asdict(self.decoding.defaults), **request.decoding}, DecodingConfig, Path("decoding"))
 
     def _check_prompt(self, prompt_PG: Ints) -> None:
         most, codebooks, codes = self.decoding.prompt_frames, self.decoding.codebooks, self.decoding.codes

@@ -21,6 +21,7 @@ from sonorant.features.batches import Batch, UtteranceBatches
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import align, prior_loss
+from sonorant.ranges import Count
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
@@ -28,7 +29,7 @@ from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 @dataclass(frozen=True, kw_only=True)
 class AcousticTrainConfig(UtteranceTrainConfig):
-    steps: int = 1500
+    steps: Count = 1500
 
 
 class AcousticLosses(nn.Module):
@@ -147,8 +148,8 @@ def mel_in_time(model: AcousticModel, batch: Batch, durations_BN: Tensor, frames
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderTrainConfig(WaveformTrainConfig):
-    learning_rate_batch: int | None = 16
-    checkpoint_every: int = 150
+    learning_rate_batch: Count | None = 16
+    checkpoint_every: Count = 150
 
 
 class VocoderRecipe(WaveformRecipe):

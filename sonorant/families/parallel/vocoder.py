@@ -13,6 +13,7 @@ from sonorant.audio.pitch import NOISE_FRAMES, ROWS
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
+from sonorant.ranges import Size
 
 ENTER_KERNEL = 7
 """Kernel size of the first convolution, in frames."""
@@ -27,20 +28,18 @@ LOUDEST = 4.0
 class VocoderConfig:
     kind: Literal["source_filter", "vocos"] = "source_filter"
     """Kind of the vocoder: `source_filter` uses the pitch, `vocos` does not."""
-    channels: int = 192
+    channels: Size = 192
     """Width of the network."""
-    expansion: int = 3
+    expansion: Size = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    blocks: int = 5
+    blocks: Size = 5
     """Number of ConvNeXt blocks."""
-    kernel: int = 7
+    kernel: Size = 7
     """Kernel size of the ConvNeXt blocks, in frames; odd."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
             raise ValueError(f"kernel must be odd, not {self.kernel}")
-        if min(self.channels, self.expansion, self.blocks) < 1:
-            raise ValueError("channels, expansion and blocks must be at least 1")
 
 
 class _FrameNetwork(nn.Module):
