@@ -66,7 +66,7 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
     from sonorant.extras.planning.probe import needs_of, speed_of
 
     job = job_of(arguments.model, arguments.params, arguments.features, arguments.codes)
-    needs = needs_of(job, fleet and fleet.model)
+    needs = needs_of(job, fleet.model if fleet else None)
     [key] = {"frames_per_micro_batch", "segments_per_micro_batch"} & job.train.keys()
     needs = on_gpu(job, needs, fleet.model, auto=job.train[key] == "auto") if fleet else needs
     job.train[key] = needs.budget
