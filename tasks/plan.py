@@ -11,7 +11,7 @@ from sonorant.extras.planning.hardware import BETWEEN, GPUS, Fleet
 from sonorant.files import did_you_mean
 from sonorant.plugins import all_kinds, model_kind
 from tasks import params
-from tasks.stage import INPUTS, existing, run
+from tasks.stage import INPUTS, check_existing, run
 
 if TYPE_CHECKING:
     from sonorant.training.worker import Job
@@ -61,6 +61,7 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             raise SonorantError(f"--{name.replace('_', '-')} {value:g}: give a number above 0")
+    check_existing(arguments.features, arguments.codes or arguments.features)
     from sonorant.extras.planning.estimate import estimate, on_gpu
     from sonorant.extras.planning.forecast import forecast, sizes
     from sonorant.extras.planning.probe import needs_of, speed_of
@@ -90,8 +91,8 @@ def main() -> None:
     add = parser.add_argument
     add("model", choices=all_kinds(), help="model to train, with the sections <model> and train_<model>")
     add("--params", type=Path, default=params.PARAMS, help="settings file (default params.yaml)")
-    add("--features", type=existing, required=True, help=INPUTS["features"])
-    add("--codes", type=existing, help=f"{INPUTS['codes']}; required for a language model")
+    add("--features", type=Path, required=True, help=INPUTS["features"])
+    add("--codes", type=Path, help=f"{INPUTS['codes']}; required for a language model")
     add("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: from the settings)")
     add("--probe-steps", type=int, default=8, metavar="N", help="steps to measure the speed on (default 8)")
     add("--price", type=float, metavar="X", help="price per hour of this machine or, with --gpu, of one GPU")

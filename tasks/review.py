@@ -9,7 +9,7 @@ from pathlib import Path
 from sonorant.corpus.preparation import PrepareConfig
 from sonorant.errors import SonorantError
 from tasks.params import load
-from tasks.stage import INPUTS, existing, run
+from tasks.stage import INPUTS, check_existing, run
 
 EXAMPLES = """\
 examples:
@@ -26,8 +26,8 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--corpus", type=existing, default=Path("data/corpus"), metavar="FOLDER", help=INPUTS["corpus"])
-    add("--prepared", type=existing, default=Path("data/prepared"), metavar="FOLDER", help=INPUTS["prepared"])
+    add("--corpus", type=Path, default=Path("data/corpus"), metavar="FOLDER", help=INPUTS["corpus"])
+    add("--prepared", type=Path, default=Path("data/prepared"), metavar="FOLDER", help=INPUTS["prepared"])
     audit = "folder written by the stage audit; without it, the order is the manifest's"
     add("--audit", type=Path, default=Path("data/audit"), metavar="FOLDER", help=audit)
     add("--decisions", type=Path, metavar="FILE", help="file of decisions (default: prepare.decisions of params.yaml)")
@@ -39,6 +39,7 @@ def main() -> None:
     decisions = arguments.decisions or (Path(applied) if applied else None)
     if decisions is None:
         raise SonorantError("no file for decisions; give one with --decisions corpora/<name>.decisions.csv")
+    check_existing(arguments.corpus, arguments.prepared)
     from sonorant.extras.review.review_server import Review, ReviewServer
 
     review = Review(arguments.corpus, arguments.prepared, arguments.audit, decisions)

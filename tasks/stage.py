@@ -48,11 +48,10 @@ def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
 
 
-def existing(text: str) -> Path:
-    """Type of an argument: a path that exists."""
-    if not Path(text).exists():
-        raise SonorantError(f"{text}: no such file or folder; correct the path, or run: dvc repro")
-    return Path(text)
+def check_existing(*paths: Path) -> None:
+    for path in paths:
+        if not path.exists():
+            raise SonorantError(f"{path}: no such file or folder; correct the path, or run: dvc repro")
 
 
 def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:

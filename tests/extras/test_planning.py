@@ -185,6 +185,7 @@ def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
         (("acoustic", "--features", ".", "--gpus", "2"), "give --gpu too"),
         (("acoustic", "--features", ".", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
         (("acoustic", "--features", ".", "--steps", "0"), "--steps 0: give a number above 0"),
+        (("acoustic", "--features", "nope"), "nope: no such file or folder; correct the path"),
         (("acoustic", "--features", ".", "--gpu", "RTX 3091"), "--gpu RTX 3091: unknown; did you mean 'rtx3090"),
     ],
 )
