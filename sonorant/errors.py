@@ -49,8 +49,7 @@ def install(extra: str) -> str:
         origin = json.loads(metadata.distribution("sonorant").read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:
         origin = {}
-    vcs = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
-    source = f" @ {vcs}{origin['url']}" if origin else ""  # none if the wheel came from an index
+    source = f" @ {origin['url']}" if origin else ""  # none if the wheel came from an index
     return f"pip install 'sonorant[{extra}]{source}'"
 
 

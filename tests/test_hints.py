@@ -46,8 +46,7 @@ def test_an_extra_is_installed_from_the_clone_or_from_where_the_wheel_came(monke
     monkeypatch.chdir(ROOT)
     assert errors.install("gpu") == "pip install -c ./requirements.lock -e '.[gpu]'"
     monkeypatch.setattr(errors, "__file__", "/nowhere/sonorant/errors.py")
-    git = '{"url": "https://a.org", "vcs_info": {"vcs": "git"}}'
-    for origin, source in (('{"url": "file:///s.whl"}', " @ file:///s.whl"), (git, " @ git+https://a.org"), (None, "")):
+    for origin, source in (('{"url": "file:///s.whl"}', " @ file:///s.whl"), (None, "")):
         monkeypatch.setattr(metadata, "distribution", lambda _, text=origin: SimpleNamespace(read_text=lambda _: text))
         assert errors.install("gpu") == f"pip install 'sonorant[gpu]{source}'"
 
