@@ -9,7 +9,7 @@ import logging
 import math
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +32,7 @@ from sonorant.serving.prometheus import Metrics
 from sonorant.serving.request import LIMITS
 from sonorant.serving.service import Service, Turns
 from sonorant.serving.voice_processes import in_daemon_thread
-from sonorant.serving.voices import Offer, Voices
+from sonorant.serving.voices import REGISTRY, Offer, Voices
 from sonorant.speech.request import MOMENT
 
 SEND_BUFFER = 128 * 1024
@@ -167,7 +167,10 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
     workers = config.workers or usable_cores()
     metrics = Metrics()
     log = "INFO" if config.log_texts else "ERROR"
-    with TemporaryDirectory(prefix="sonorant-serve-", ignore_cleanup_errors=True) as folder:
+    place: AbstractContextManager[str] = nullcontext("")
+    if any(offer.where.startswith(REGISTRY) for offer in config.offers):
+        place = TemporaryDirectory(prefix="sonorant-serve-", ignore_cleanup_errors=True)
+    with place as folder:
         offered = [await in_daemon_thread(fetch, offer, Path(folder)) for offer in config.offers]
         memory = config.memory_mib * 2**20 if config.memory_mib else None
         voices = Voices(

@@ -3,7 +3,6 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,6 +38,10 @@ def connected(server: Running) -> Iterator[socket.socket]:
         address = urlsplit(server.url)
         client.connect((address.hostname, address.port))
         yield client
+
+
+def send(client: socket.socket, body: bytes, head: bytes = HEAD) -> None:
+    client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
 def until_closed(client: socket.socket) -> bytes:
@@ -165,7 +168,7 @@ def test_a_body_too_large_or_too_slow_ends_its_connection(impatient: Running, se
 
 def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
     with connected(impatient) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         assert client.recv(20).startswith(b"HTTP/1.1 200")
         wait_until(lambda: impatient.service.turns.speaking == 0)
     assert ask(impatient.url, "/v1/speech", GOOD).status == 200
@@ -173,7 +176,7 @@ def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
 
 def test_a_long_speech_delays_no_short_one(server: Running) -> None:
     with connected(server) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         assert client.recv(20).startswith(b"HTTP/1.1 200")
         assert lines_of(server.url, "/v1/speech", text="Hi.")[-1]["end"]
         assert server.service.turns.speaking == 1
@@ -182,21 +185,18 @@ def test_a_long_speech_delays_no_short_one(server: Running) -> None:
 
 def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) -> None:
     with connected(impatient) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         assert client.recv(20).startswith(b"HTTP/1.1 200")
     wait_until(lambda: impatient.service.turns.speaking == 0)
     assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
 
 
 def test_a_client_that_closes_its_sending_side_is_answered(server: Running) -> None:
-    whole = ask(server.url, "/v1/speech", LONG).read()
     with connected(server) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         client.shutdown(socket.SHUT_WR)
-        answer = HTTPResponse(client)
-        answer.begin()
-        assert (answer.status, answer.read()) == (200, whole)
-        assert client.recv(1) == b"", "the server closes too"
+        answer = until_closed(client)
+        assert b"HTTP/1.1 200" in answer and b'"end": true' in answer
 
 
 def test_a_client_that_leaves_is_noticed_while_it_waits(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +209,8 @@ def test_a_client_that_leaves_is_noticed_while_it_waits(server: Running, monkeyp
 
 
 def test_an_arriving_text_ends_with_its_client(server: Running) -> None:
-    body = b'{"text": "", "arrives": true}'
     with connected(server) as client:
-        client.sendall(HEAD.replace(b"/v1", b"") + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        send(client, b'{"text": "", "arrives": true}', HEAD.replace(b"/v1", b""))
         wait_until(lambda: server.service.turns.speaking == 1)
         client.shutdown(socket.SHUT_WR)
         wait_until(lambda: server.service.turns.speaking == 0)
@@ -222,9 +221,9 @@ def busy(server: Running) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Both places taken and the queue of one full: a served client and a waiting one."""
     with connected(server) as one, connected(server) as two, connected(server) as waiting:
         for client in (one, two):
-            client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+            send(client, LONG)
             assert client.recv(20).startswith(b"HTTP/1.1 200")
-        waiting.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
+        send(waiting, GOOD)
         wait_until(lambda: server.service.turns.waiting == 1)
         yield one, waiting
     wait_until(lambda: server.service.turns.speaking == 0)
