@@ -63,6 +63,8 @@ def file_errors() -> Iterator[None]:
             raise
         raise SonorantError(f"a database of {Path.cwd()}: {error}; check its permissions and the free space") from None
     except OSError as error:
+        if "temporary directory" in str(error.strerror):
+            raise SonorantError(f"{error.strerror}; set TMPDIR to a folder that can be written") from None
         if isinstance(error, BrokenPipeError) or not (error.filename or error.errno in FULL):
             raise
         remedy = next((remedy for numbers, remedy in _REMEDIES.items() if error.errno in numbers), "check the path")
