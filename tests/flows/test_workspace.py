@@ -2,12 +2,14 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from flows.workspace import bring_back, check_settings, edit, keep_voice, make_workspace
 from sonorant.errors import SonorantError
+from tasks import params
 from tasks.origin import origin_tags
 from tests.flows.conftest import dvc
 from tests.support.imports import ROOT
@@ -112,7 +114,7 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
     file = tmp_path / "params.yaml"
     file.write_text(before, encoding="utf-8")
     values = {
-        "train_vocoder.learning_rate": 4e-05,  # PyYAML reads 4e-05 as text
+        "train_vocoder.learning_rate": 4e-05,
         "acoustic.channels": 96,
         "verify.runtimes": ["torch"],
         "training.precision": "bf16",
@@ -123,7 +125,7 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
     edit(file, values)
     after = file.read_text(encoding="utf-8")
     for key, value in values.items():
-        here = yaml.safe_load(after)
+        here: Any = params.read(file)
         for part in key.split("."):
             here = here[part]
         assert (here, type(here)) == (value, type(value)), key
