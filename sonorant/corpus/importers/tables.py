@@ -98,8 +98,7 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
             )
         values = dict(zip(names, cells, strict=False))
         _, *swallowed = values.get("text", "").split(delimiter)
-        if any(_is_recording(part) and " " not in part.strip() for part in swallowed):
-            complete = False
+        complete &= not any(_is_recording(part) and " " not in part.strip() for part in swallowed)
         yield TableRow(number, values, None if complete else Defect.WRONG_COLUMNS)
 
 

@@ -124,8 +124,7 @@ def _write(
     condition: ConditionConfig,
 ) -> None:
     utterances = sound(accepted)
-    listed = dict(marks.most_common(10))
-    marked = f"texts contained marks, now decoded, removed or rejected (prepare.marks): {listed}" if marks else None
+    marked = f"marks in texts, removed or rejected (prepare.marks): {dict(marks.most_common(10))}" if marks else None
     warnings = [decided.warning, few_texts(utterances, config.split_by, config.test), marked]
     for warning in filter(None, warnings):
         print(f"warning: {warning}", file=sys.stderr, flush=True)
