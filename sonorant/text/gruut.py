@@ -78,11 +78,6 @@ class GruutFrontend:
             " ".join(spoken for spoken, _ in parts), [piece for _, part in parts for piece in part], unknown
         )
 
-    def knows(self, word: str) -> bool:
-        """Return whether the lexicon of the language contains the word."""
-        processor = _processor(self._resolved, self._data)
-        return bool(processor.get_settings(self._resolved).lookup_phonemes(word, do_transforms=False))
-
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
         return audible_sentences(*self._analyse(text, given))
 
@@ -112,13 +107,14 @@ class GruutFrontend:
         names = signs(self._resolved).get("letters", {})
         parts = (
             part
-            if part.isdigit() or len(part) > 3 or self._knows(part.lower())
+            if part.isdigit() or len(part) > 3 or self.knows(part.lower())
             else " ".join(names.get(letter.lower(), letter) for letter in part)
             for part in _LETTERS_OR_DIGITS.findall(word[0])
         )
         return " ".join(parts)
 
-    def _knows(self, word: str) -> bool:
+    def knows(self, word: str) -> bool:
+        """Return whether the lexicon of the language contains the word."""
         settings = _processor(self._resolved, self._data).get_settings(self._resolved)
         return bool(settings.lookup_phonemes and settings.lookup_phonemes(word, do_transforms=False))
 
@@ -128,7 +124,7 @@ class GruutFrontend:
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
         if self._resolved.startswith("en-"):
-            plain = written_out(plain_characters(early(plain)), self._knows)
+            plain = written_out(plain_characters(early(plain)), self.knows)
             plain = with_given(plain, homographs(plain.text, self.symbols), sounds)
         else:
             plain = signs_written_out(plain_characters(plain), self._resolved)
