@@ -65,7 +65,7 @@ def _number(data: bytes | mmap, place: int, order: Literal["little", "big"] = "b
 
 
 def _lacks(what: str, size: int, held: int, *, wraps: bool = False) -> str | None:
-    """Compare a stated size with the bytes that follow. `wraps`: nothing but sound can follow 4 GiB."""
+    """`wraps`: whether more than 4 GiB behind the stated size are sound too."""
     missing = (held < size and size not in _UNKNOWN_LENGTH) or (wraps and held - size >= 2**32)
     return f"its {what} should contain {size} bytes but contains {held}" if missing else None
 

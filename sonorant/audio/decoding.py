@@ -27,7 +27,7 @@ PREROLL = 0.5
 """Seconds to decode before the requested part, because the first frames after a seek are wrong in Opus and MP3, and
 containers seek only to a block."""
 SLACK = 0.1
-"""Seconds by which a file may be shorter than its stored length. An MP3 cut out of a stream lacks its first frames."""
+"""Seconds by which a file may be shorter than its stored length, such as an MP3 cut out of a stream."""
 CONTINUES = "it continues behind its stated end"
 _UNKNOWN = "Format not recognised"
 _JOINED = 0.5  # minimum seconds that FFmpeg finds behind the end of an MP3
@@ -115,8 +115,8 @@ def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[soundfile.SoundFile | None, str]]:
-    """Open the file with libsndfile; yield None and the reason if FFmpeg must read it. Any error of a decoder becomes
-    an UndecodableError. A file that opens but fails later is damaged; FFmpeg might decode only its beginning."""
+    """Open the file with libsndfile; yield None and the reason if FFmpeg must read it. Any decoder's error becomes an
+    UndecodableError. A file that fails after opening is damaged; FFmpeg might decode only its beginning."""
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file; restore it or correct the path")
     file, refused = None, ""
