@@ -1,6 +1,7 @@
 """Settings of the temporary Prefect server that a flow uses without `make serve`."""
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,7 @@ def run_flow(flow: Callable[..., Any], *arguments: Any) -> Any:
         from prefect.server.api.server import SubprocessASGIServer
 
         starting = threading.Thread(target=SubprocessASGIServer().start, daemon=True)
-        with signals_blocked():
+        with signals_blocked(signal.SIGINT):
             starting.start()
         starting.join()
     return flow(*arguments, return_state=True)

@@ -139,7 +139,7 @@ def _in_order(pool: ProcessPoolExecutor, function: Callable[[Item], Result], ite
     would take most of the memory."""
     waiting: deque[Future[Result]] = deque()
     for item in items:
-        with signals_blocked():  # for the processes that this starts
+        with signals_blocked(signal.SIGINT, signal.SIGTERM):  # for the processes that this starts
             waiting.append(pool.submit(_guarded, function, item))
         if len(waiting) == _AHEAD:
             yield waiting.popleft().result()
@@ -157,9 +157,9 @@ def _end(processes: list[Any]) -> None:
 
 
 @contextmanager
-def signals_blocked() -> Iterator[None]:
-    """Block Ctrl-C and SIGTERM, also in threads and processes started here."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+def signals_blocked(*numbers: int) -> Iterator[None]:
+    """Block signals, also in threads and processes started here."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """Pipeline stages and actions, one module each; run with `python -m tasks.<name>`."""
 
+import gc
 import os
 import sys
 from types import TracebackType
@@ -21,6 +22,7 @@ def stopped_in_one_line(kind: type[BaseException], error: BaseException, trace: 
         sys.__excepthook__(kind, error, trace)
     elif UNDER not in os.environ:
         print(STOPPED, file=sys.stderr, flush=True)
+    gc.freeze()  # collecting at exit takes seconds
 
 
 if any(word.startswith(("flows.", "tasks.")) for word in sys.orig_argv[1:3]):  # while the program's imports run

@@ -1,5 +1,6 @@
 """Load planned micro-batches as tensors, prefetched by worker processes."""
 
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shutil import disk_usage
@@ -104,7 +105,7 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
         multiprocessing_context="spawn" if workers and fresh else None,
     )
     # torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
-    with signals_blocked():
+    with signals_blocked(signal.SIGTERM):
         batches = map(_tensors, loader) if piped else iter(loader)
     return _errors_in_one_line(batches) if workers else batches
 
