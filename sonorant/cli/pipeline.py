@@ -53,7 +53,7 @@ def _repro(arguments: argparse.Namespace) -> None:
     # SIGINT, since DVC keeps its locks on SIGTERM; once, in a group of its own.
     status, stopped = run_stoppable(
         command,
-        lambda dvc: os.killpg(dvc.pid, signal.SIGINT),
+        lambda child: os.killpg(child.pid, signal.SIGINT),
         env=os.environ | {"PATH": path, UNDER: "sonorant"},
         process_group=0,
     )
