@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.plugins import load_family
-from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, page_of, shown
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, models_page, shown
 
 NOT_MEASURED = "-"
 NEXT = """\
@@ -50,7 +50,7 @@ def summary(found: Mapping[str, Any]) -> str:
 def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
     alias = "champion" if champion else "challenger"
     address = shown(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE}")
-    page = page_of(address, f"models/{version['name']}/versions/{version['version']}")
+    page = models_page(address, version["name"], version["version"])
     at = f"  {page}\n" if page else ""
     return (
         f"  models:/{version['name']}/{version['version']}, alias {alias}\n"

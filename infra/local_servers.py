@@ -15,7 +15,7 @@ from pathlib import Path
 from infra.background import Background, answers, call, check_free, port_from_environment
 from sonorant.files import read_json, write_json
 from sonorant.registry.tracking import open_store
-from sonorant.registry.tracking.mlflow_store import page_of
+from sonorant.registry.tracking.mlflow_store import models_page
 from tasks.stage import run
 
 STATE = Path("runs/serve")
@@ -42,7 +42,7 @@ def start() -> None:
             stop()
             raise
     addresses = read_json(STATE / "addresses.json")
-    print(f"MLflow's models: {page_of(addresses['MLFLOW_TRACKING_URI'], 'models')}", file=sys.stderr)
+    print(f"MLflow's models: {models_page(addresses['MLFLOW_TRACKING_URI'])}", file=sys.stderr)
     for name, value in addresses.items():
         print(f"export {name}={value}")
 

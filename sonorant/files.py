@@ -8,20 +8,18 @@ import errno
 import fcntl
 import hashlib
 import json
-import operator
 import os
 import secrets
 import shutil
 import sys
-import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from types import NoneType, UnionType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from sonorant.checked import DoubtError, built
 from sonorant.errors import FULL, SonorantError
 
 if TYPE_CHECKING:
@@ -333,95 +331,3 @@ def sha256_tree(paths: Iterable[Path]) -> str:
             if "__pycache__" not in file.relative_to(root).parts:
                 digest.update(f"{file.relative_to(root.parent)}\0{sha256_file(file)}\n".encode())
     return digest.hexdigest()
-
-
-class DoubtError(Exception):
-    """Raised if `built` cannot build the value; pydantic explains why."""
-
-
-def built(kind: Any, value: Any) -> Any:
-    """Convert a value from `json.loads` to the type `kind`: a dataclass, a plain type, or a tuple, list, dict, union or
-    Literal of these, perhaps with bounds (Annotated). Raises DoubtError, also for a ValueError from a dataclass's
-    `__post_init__`."""
-    if kind is Any:
-        return value
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, value)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is None:
-        return _scalar(kind, value)
-    if origin is typing.Annotated:
-        return _within(arguments[1:], built(arguments[0], value))
-    if origin in (typing.Union, UnionType):
-        return _first(arguments, value)
-    if origin is typing.Literal and type(value) is str and value in arguments:
-        return value
-    if origin is dict and type(value) is dict and arguments[0] is str:
-        return {key: built(arguments[1], item) for key, item in value.items()}
-    if origin is list and type(value) is list:
-        return [built(arguments[0], item) for item in value]
-    if origin is tuple and type(value) is list:
-        kinds = [arguments[0]] * len(value) if arguments[1:] == (...,) else arguments
-        if len(kinds) == len(value):
-            return tuple(built(one, item) for one, item in zip(kinds, value, strict=True))
-    raise DoubtError
-
-
-def _dataclass(kind: Any, value: Any) -> Any:
-    hints, needed = _fields(kind)
-    if type(value) is not dict or not needed <= value.keys() <= hints.keys():
-        raise DoubtError
-    arguments = {name: built(hints[name], item) for name, item in value.items()}
-    try:
-        return kind(**arguments)
-    except ValueError:
-        raise DoubtError from None
-
-
-@cache
-def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    missing = dataclasses.MISSING
-    needed = [field.name for field in fields if field.default is missing and field.default_factory is missing]
-    return {field.name: hints[field.name] for field in fields}, frozenset(needed)
-
-
-def _scalar(kind: Any, value: Any) -> Any:
-    if kind is None or kind is NoneType:
-        right = value is None
-    elif kind is float and type(value) in (int, float):
-        right = abs(value) <= sys.float_info.max
-        value = float(value) if right else value
-    else:
-        right = kind in (bool, int, str) and type(value) is kind
-    if not right:
-        raise DoubtError
-    return value
-
-
-_LIMITS: dict[str, Callable[[Any, Any], bool]] = {
-    **{name: getattr(operator, name) for name in ("ge", "gt", "le", "lt")},
-    "multiple_of": lambda value, factor: value % factor == 0,
-    "min_length": lambda value, least: len(value) >= least,
-    "max_length": lambda value, most: len(value) <= most,
-}
-"""Checks of a value against each field of the classes of `annotated_types` that `sonorant.ranges` uses."""
-
-
-def _within(bounds: Iterable[Any], value: Any) -> Any:
-    for bound in bounds:
-        limits = dataclasses.asdict(bound).items()
-        if not all(limit is None or _LIMITS[name](value, limit) for name, limit in limits):
-            raise DoubtError
-    return value
-
-
-def _first(kinds: tuple[Any, ...], value: Any) -> Any:
-    """Convert the value to the first matching type of a union; an integer becomes an int rather than a float."""
-    for kind in sorted(kinds, key=lambda kind: kind is float):
-        try:
-            return built(kind, value)
-        except DoubtError:
-            pass
-    raise DoubtError

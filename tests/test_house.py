@@ -28,7 +28,7 @@ def test_the_map_names_every_top_level_file_and_folder_and_every_room_of_the_lib
     assert (top - {"README.md", "corpora/"} | {"corpora/demo/"} | rooms) - set(mapped()) == set()
 
 
-TOP = ("errors", "files", "ranges", "cache", "processes", "plugins")
+TOP = ("errors", "files", "checked", "processes", "plugins")
 
 
 def test_design_lists_every_file_of_the_library_tasks_flows_and_infra() -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
+from sonorant.checked import Count, Seed
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked
-from sonorant.ranges import Count, Seed
 from tasks import params
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from annotated_types import Interval
 from sonorant.audio.arrays import Floats
 from sonorant.audio.loudness import loudness, true_peak
 from sonorant.audio.voice_activity import Span
-from sonorant.ranges import Amount, Positive
+from sonorant.checked import Amount, Positive
 
 JOINT = 0.005
 """Length in seconds of the crossfade where a pause is shortened."""

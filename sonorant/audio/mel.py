@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sonorant.ranges import Amount, Count, Positive, Size
+from sonorant.checked import Amount, Count, Positive, Size
 
 _BAND = 10  # number of filters computed together
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
+from sonorant.checked import Count, Text
 from sonorant.errors import SonorantError, install
 from sonorant.processes import spread
-from sonorant.ranges import Count, Text
 
 RATE = 16_000
 """Sample rate of every recogniser's input in Hz."""

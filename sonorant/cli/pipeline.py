@@ -4,9 +4,10 @@ import argparse
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-from sonorant.errors import SonorantError, Stopped, needing
+from sonorant.errors import SonorantError, Stopped, install
 from sonorant.processes import STOPPED, UNDER, run_stoppable
 
 STAGES = {
@@ -42,8 +43,8 @@ def add_pipeline(commands: argparse._SubParsersAction) -> None:
 def _repro(arguments: argparse.Namespace) -> None:
     if not Path("dvc.yaml").is_file():
         raise SonorantError("dvc.yaml: no such file; run this command in the project folder")
-    with needing("pipeline", "dvc.yaml"):
-        import dvc  # noqa: F401
+    if find_spec("dvc") is None:
+        raise SonorantError(f"dvc.yaml requires dvc; run: {install('pipeline')}")
     for folder in (Path.cwd(), Path.cwd() / ".dvc"):  # DVC would offer its support
         if not os.access(folder, os.W_OK, effective_ids=True):
             raise SonorantError(f"{folder}: cannot be written; change its permissions")

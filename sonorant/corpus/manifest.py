@@ -11,7 +11,8 @@ from typing import Any
 
 from sonorant.audio.conditioning import Conditioning
 from sonorant.audio.measures import Measures
-from sonorant.files import DoubtError, built, iterate_jsonl, parse_checked, write_jsonl
+from sonorant.checked import DoubtError, built
+from sonorant.files import iterate_jsonl, parse_checked, write_jsonl
 
 SPLITS = ("train", "validation", "test")
 

@@ -14,11 +14,11 @@ import numpy as np
 from sonorant.audio.arrays import Floats
 from sonorant.audio.conditioning import joined
 from sonorant.audio.voice_activity import Span
+from sonorant.checked import Fraction, Positive
 from sonorant.corpus.audit.findings import Audited, read_audit
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.splits import text_key
 from sonorant.errors import SonorantError
-from sonorant.ranges import Fraction, Positive
 from sonorant.text.frontend import Phoneme
 
 _FRAME = 0.01  # seconds

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from sonorant.audio.recognizers import load_recognizer, not_heard
+from sonorant.checked import Count
 from sonorant.corpus.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
@@ -33,7 +34,6 @@ from sonorant.evaluation.speakers import by_speaker, trained_speakers
 from sonorant.evaluation.words import JudgedWords, judge_words
 from sonorant.plugins import load_family
 from sonorant.processes import usable_cores
-from sonorant.ranges import Count
 from sonorant.speech.bundle import read_bundle
 
 PACKAGES = (

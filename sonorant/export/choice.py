@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
+from sonorant.checked import Amount, Positive
 from sonorant.errors import SonorantError
-from sonorant.ranges import Amount, Positive
 from sonorant.speech.bundle import Bundle, Graph, write_bundle
 from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from sonorant.checked import Positive, Share
 from sonorant.errors import SonorantError
 from sonorant.plugins import family_names
-from sonorant.ranges import Positive, Share
 from sonorant.speech.runtimes import all_runtimes
 
 FROM_FLOAT = "int8_from_float"

@@ -20,7 +20,7 @@ import sonorant.corpus.sound
 import sonorant.text
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import track_pitch
-from sonorant.cache import code_of, key_of
+from sonorant.corpus.cache import code_of, key_of
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.short_clips import ShortClip, cut, phonemes_of
 from sonorant.corpus.sound import read_sound

@@ -3,8 +3,8 @@
 import dataclasses
 from dataclasses import dataclass, field
 
+from sonorant.checked import Level, Positive
 from sonorant.plugins import family_names
-from sonorant.ranges import Level, Positive
 
 Range = tuple[Level | None, Level | None]
 """Minimum and maximum; None means unlimited."""

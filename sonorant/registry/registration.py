@@ -17,7 +17,7 @@ from sonorant.registry.aliases import NEWEST, all_versions, registry
 from sonorant.registry.download import keep_trained, point_mlflow_at
 from sonorant.registry.figures import BESIDE, Shipped, entry, number, of_variant, shipped, variants
 from sonorant.registry.tracking.mlflow_run import PARENT_TAG, RunSpec, close_run, flat_numbers, open_run
-from sonorant.registry.tracking.mlflow_store import Store, answering, page_of, store_uri
+from sonorant.registry.tracking.mlflow_store import Store, answering, models_page, store_uri
 from sonorant.speech.bundle import Bundle, content_hash, read_bundle
 
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
@@ -53,7 +53,7 @@ class Registered:
         found = "registered" if self.new else "already registered"
         line = f"models:/{self.name}/{self.version}: {found}"
         line += f"; cannot be fine-tuned: no trained {' or '.join(self.without)}" if self.without else ""
-        page = page_of(store_uri(), f"models/{self.name}/versions/{self.version}")
+        page = models_page(store_uri(), self.name, f"{self.version}")
         return line + (f"; {page}" if page else "")
 
 

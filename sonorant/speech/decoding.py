@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from sonorant.ranges import Amount, Positive, Share
+from sonorant.checked import Amount, Positive, Share
 
 LARGEST = 1_000_000
 """Maximum value of any setting, so that no array overflows."""

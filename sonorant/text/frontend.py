@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
+from sonorant.checked import Text
 from sonorant.errors import SonorantError
-from sonorant.ranges import Text
 
 if TYPE_CHECKING:
     from sonorant.text.user_lexicon import Lexicon

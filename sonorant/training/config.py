@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 import torch
 from annotated_types import Interval, Len
 
+from sonorant.checked import Count, Fraction, Partial, Positive, Seed, Share, Text, Whole
 from sonorant.processes import usable_cores
-from sonorant.ranges import Count, Fraction, Partial, Positive, Seed, Share, Text, Whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from sonorant.checked import Count, Whole
 from sonorant.errors import SonorantError
 from sonorant.features.batches import FRAMES_MULTIPLE, Batch
 from sonorant.features.feature_store import MELS, PITCH, TOKENS
 from sonorant.features.plan import MicroBatch, utterance_plan
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
-from sonorant.ranges import Count, Whole
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.newcomers import Newcomers

@@ -16,12 +16,12 @@ from torch.utils.data import Dataset
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
+from sonorant.checked import Amount, Count, Share, Size
 from sonorant.errors import SonorantError
 from sonorant.features.batches import Batch, SegmentBatches
 from sonorant.features.feature_store import AUDIO, MELS, PITCH
 from sonorant.features.plan import MicroBatch, segment_plan
 from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
-from sonorant.ranges import Amount, Count, Share, Size
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Recipe, Term, plan_of, utterances_of

@@ -18,7 +18,7 @@ from sonorant.errors import SonorantError, Stopped
 from sonorant.registry.tracking import open_store, stage_run, sync, tracked_runs
 from sonorant.registry.tracking.follower import Delivery, Follower
 from sonorant.registry.tracking.mlflow_run import RunSpec
-from sonorant.registry.tracking.mlflow_store import page_of, shown
+from sonorant.registry.tracking.mlflow_store import models_page, shown
 from sonorant.registry.tracking.points import Tail
 from sonorant.registry.tracking.stage_tracking import describe_execution
 from tests.support.imports import ROOT
@@ -294,9 +294,9 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
 
 
 def test_links_open_a_page_of_models() -> None:
-    page = page_of("http://me:pass@host:5000/", "models/demo/versions/2")
+    page = models_page("http://me:pass@host:5000/", "demo", "2")
     assert page == "http://host:5000/#/models/demo/versions/2?workflowType=machine_learning"
-    assert page_of("sqlite:///runs/mlflow.db", "models") == ""
+    assert models_page("sqlite:///runs/mlflow.db") == ""
 
 
 def test_addresses_are_shown_without_passwords() -> None:

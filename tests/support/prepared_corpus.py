@@ -80,8 +80,8 @@ def finish(stage: subprocess.Popen[str]) -> str:
 def prepare_alone(project: Path) -> dict[str, bytes]:
     """Output of the stage with one process and no cache."""
     program = (
-        "import sys; from pathlib import Path; import sonorant.processes, sonorant.cache;"
-        "sonorant.cache.usable_cores = lambda: 1;"
+        "import sys; from pathlib import Path; import sonorant.processes, sonorant.corpus.cache;"
+        "sonorant.corpus.cache.usable_cores = lambda: 1;"
         "sys.argv = ['prepare', '--corpus', 'corpus', '--out', 'alone'];"
         "from tasks.prepare import main; main()"
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sonorant.audio.recognizers import RECOGNIZERS
+from sonorant.checked import Count, Share
 from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners
 from sonorant.corpus.audit.fault_score import Exhibit, judge
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
@@ -25,7 +26,6 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
 from sonorant.pages.blocks import Section, Table, render
 from sonorant.pages.charts import Charts, columns
-from sonorant.ranges import Count, Share
 
 ALIGNER = "aligner"
 LEAST_SECONDS, LEAST_CLIPS = 600, 100

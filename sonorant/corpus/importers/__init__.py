@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from sonorant.audio.recognizers import split_name
+from sonorant.checked import Count, Positive, Text
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
 from sonorant.plugins import added, load
-from sonorant.ranges import Count, Positive, Text
 
 VOICES = ("rms", "slt", "awb", "kal16")
 

@@ -19,7 +19,7 @@ from sonorant.audio.channels import channel_finding, mix
 from sonorant.audio.conditioning import ConditionConfig, Conditioning, plan
 from sonorant.audio.measures import Measures, measure
 from sonorant.audio.voice_activity import locate_speech, speech_probability
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 from sonorant.corpus.decisions import Decided, decide
 from sonorant.corpus.manifest import Defect, Utterance, corpus_files, may_be_read, read_manifest, write_manifest
 from sonorant.corpus.preparation.checks import (

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
+from sonorant.checked import Count
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
@@ -23,7 +24,6 @@ from sonorant.evaluation.report.speed_section import latency, size_and_memory
 from sonorant.files import write_text
 from sonorant.pages.blocks import Fold, Part, Section, render
 from sonorant.plugins import model_kind
-from sonorant.ranges import Count
 
 OPEN = 3
 

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from sonorant.checked import Amount, Count, Share
 from sonorant.export.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
 from sonorant.export.quantization.utterance_losses import Judge, Judged
 from sonorant.features.feature_store import FeatureStore
 from sonorant.layers.model_folder import load_model, save_model
 from sonorant.layers.quantized import quantizable
 from sonorant.plugins import all_kinds, model_kind
-from sonorant.ranges import Amount, Count, Share
 from sonorant.training.intervals import bootstrap
 from sonorant.training.recipe import utterances_of
 

@@ -13,10 +13,10 @@ from annotated_types import Interval, MinLen
 from torch import Tensor, nn
 
 from sonorant.audio.arrays import Floats, Ints
+from sonorant.checked import Partial, Size, Text
 from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos, mask_of
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
-from sonorant.ranges import Partial, Size, Text
 
 SILENCE = -11.5129
 """Log-mel value of digital silence: log(1e-5)."""

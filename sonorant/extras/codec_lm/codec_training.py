@@ -6,10 +6,10 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from sonorant.checked import Count, Share
 from sonorant.extras.codec_lm.codec import Codec, CodecConfig
 from sonorant.extras.codec_lm.source_codec import SourceCodec, pitch_distance
 from sonorant.layers.discriminators import Discriminators
-from sonorant.ranges import Count, Share
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Term
 from sonorant.training.waveform import GeneratorLosses, WaveformRecipe, WaveformTrainConfig

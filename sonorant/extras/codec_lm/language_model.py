@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sonorant.checked import Count, Partial, Size, Whole
 from sonorant.layers.attention import Kind
 from sonorant.layers.kv_cache import Cache
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 from sonorant.layers.transformer import Packing, Transformer
-from sonorant.ranges import Count, Partial, Size, Whole
 
 AGES = 32
 """Number of distinct pointer ages; later steps share the last one."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
+from sonorant.checked import Partial, Share, Whole
 from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
 from sonorant.features.batches import Batch
@@ -17,7 +18,6 @@ from sonorant.features.code_batches import CodeBatches, Prompts
 from sonorant.features.codes import CodeStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
-from sonorant.ranges import Partial, Share, Whole
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment

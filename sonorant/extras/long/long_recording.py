@@ -18,7 +18,7 @@ import sonorant.text
 from sonorant.audio.arrays import Floats
 from sonorant.audio.decoding import header
 from sonorant.audio.voice_activity import Span
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 from sonorant.extras.long.cutting import Cut, cut, join_stretches
 from sonorant.extras.long.listening import Heard, HeardPassage, begin, listen, understand
 from sonorant.extras.long.placing import place_words

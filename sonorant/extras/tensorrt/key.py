@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from sonorant.checked import Count
 from sonorant.errors import SonorantError, install
-from sonorant.ranges import Count
 from sonorant.speech.buckets import MULTIPLE
 from sonorant.speech.bundle import Lengths
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.audio.pitch import PITCH_STD, ROWS
+from sonorant.checked import Amount, Partial, Size, Whole
 from sonorant.families.parallel.prosody import PROSODY, ProsodyFlow, ProsodyPredictor, nepers, token_means
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.flow import FlowMatching
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
-from sonorant.ranges import Amount, Partial, Size, Whole
 
 MOST_OCTAVES = 1.5
 """Maximum distance of the pitch from its reference in octaves, which allows 71 to 566 Hz."""

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from sonorant.audio.arrays import Floats
 from sonorant.audio.mel import griffin_lim
 from sonorant.audio.wav import write_wav
+from sonorant.checked import Count
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.acoustic import UNVOICED, AcousticConfig, AcousticModel
 from sonorant.families.parallel.saved import load_acoustic
@@ -21,7 +22,6 @@ from sonorant.features.batches import Batch, UtteranceBatches
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import align, prior_loss
-from sonorant.ranges import Count
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig

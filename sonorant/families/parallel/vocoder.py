@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from sonorant.audio.pitch import NOISE_FRAMES, ROWS
+from sonorant.checked import Size
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
-from sonorant.ranges import Size
 
 ENTER_KERNEL = 7
 """Kernel size of the first convolution, in frames."""

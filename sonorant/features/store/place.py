@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from sonorant.checked import Count, Positive, Text
 from sonorant.errors import SonorantError
 from sonorant.features.store.folder import Folder
 from sonorant.features.store.store import REMOTE, Store
 from sonorant.files import read_json, write_json
-from sonorant.ranges import Count, Positive, Text
 
 FILE = "place.json"
 """File in an index folder. Not hashed, because moving shards does not change the data."""

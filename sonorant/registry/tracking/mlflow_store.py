@@ -80,10 +80,12 @@ def shown(text: object) -> str:
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
-def page_of(uri: str, path: str) -> str:
-    """Return the address of a page of the server at `uri`, such as `models`; empty if the store is a database."""
-    # Without a workflow, MLflow opens its pages about language models.
-    return f"{shown(uri).rstrip('/')}/#/{path}?workflowType=machine_learning" if uri.startswith("http") else ""
+def models_page(uri: str, *version: str) -> str:
+    """Return the address of the models, or of a name and version, on the server at `uri`; empty for a database."""
+    if not uri.startswith("http"):
+        return ""
+    path = "/".join(["models", "/versions/".join(version)]).rstrip("/")
+    return f"{shown(uri).rstrip('/')}/#/{path}?workflowType=machine_learning"  # otherwise MLflow's pages of LLMs open
 
 
 def open_store() -> Store:
