@@ -92,9 +92,7 @@ class Trainer:
         for micro_batches, batches in self.steps():
             losses, norms = self.take_step(micro_batches, batches)
             self._taken.append((self.step, micro_batches, norms))
-            if self.ranks.device.type == "cpu" or any(
-                map(self._due, (self.config.log_every, self.config.validate_every))
-            ):
+            if not self.meter.on_gpu or self._due(self.config.log_every) or self._due(self.config.validate_every):
                 self._refuse_divergence()
             profile.next()
             self.proof.ledger.note(self.trained.computed)
