@@ -30,12 +30,14 @@ SERVE = """
 import subprocess, sys, time, urllib.request
 server = subprocess.Popen([sys.executable, "-m", "sonorant.cli.main", "serve", sys.argv[1], "--port", "0"],
                           stdout=subprocess.PIPE, text=True)
-address = server.stdout.readline().split()[2]
+address = server.stdout.readline().split()[2].strip(",")
 body = b'{"model": "voice", "input": "Hello.", "voice": "anna"}'
 request = urllib.request.Request(address + "/audio/speech", body, {"Content-Type": "application/json"})
-assert urllib.request.urlopen(request).read()
-time.sleep(15)  # ONNX Runtime reports after ten seconds
-server.terminate()
+try:
+    assert urllib.request.urlopen(request).read()
+    time.sleep(15)  # ONNX Runtime reports after ten seconds
+finally:
+    server.terminate()
 """
 FLOW = """
 from flows.demo import use_own_prefect; use_own_prefect()

@@ -80,7 +80,7 @@ def on_gpu(job: Job, needs: Needs, gpu: GpuModel, auto: bool) -> Needs:
     work = needs.work
     return replace(
         needs,
-        budget=int(times * needs.budget),
+        budget=round(times * needs.budget),
         largest=largest,
         bounded=largest == needs.largest,
         work=Work(flops=int(times * work.flops), bytes=int(times * work.bytes), operations=work.operations),
