@@ -12,7 +12,18 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any
 
-from annotated_types import Interval, MinLen
+try:
+    from annotated_types import Interval as Interval
+    from annotated_types import Len as Len
+    from annotated_types import MinLen as MinLen
+    from annotated_types import MultipleOf as MultipleOf
+except ModuleNotFoundError:  # `make gpu-check` needs torch and NumPy alone, and checks no ranges
+
+    @dataclasses.dataclass(frozen=True)
+    class _Unchecked:
+        def __init__(self, *limits: Any, **named: Any) -> None: ...
+
+    Interval = Len = MinLen = MultipleOf = _Unchecked  # type: ignore[assignment, misc]
 
 Count = Annotated[int, Interval(ge=1, le=10**9)]
 Whole = Annotated[int, Interval(ge=0, le=10**9)]

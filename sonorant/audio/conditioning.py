@@ -8,12 +8,11 @@ from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Interval
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.loudness import loudness, true_peak
 from sonorant.audio.voice_activity import Span
-from sonorant.checked import Amount, Positive
+from sonorant.checked import Amount, Interval, Positive
 
 JOINT = 0.005
 """Length in seconds of the crossfade where a pause is shortened."""

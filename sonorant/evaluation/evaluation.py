@@ -7,10 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Interval
-
 from sonorant.audio.recognizers import load_recognizer, not_heard
-from sonorant.checked import Count
+from sonorant.checked import Count, Interval
 from sonorant.corpus.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer

@@ -11,9 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Interval
-
-from sonorant.checked import Amount, Positive
+from sonorant.checked import Amount, Interval, Positive
 from sonorant.errors import SonorantError
 from sonorant.speech.bundle import Bundle, Graph, write_bundle
 from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row

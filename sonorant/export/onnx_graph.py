@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import onnx
 import torch
-from annotated_types import Interval
 from torch import Tensor, nn
 
+from sonorant.checked import Interval
 from sonorant.errors import SonorantError
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, Self
 
 import torch
-from annotated_types import Interval, Len
 
-from sonorant.checked import Count, Fraction, Partial, Positive, Seed, Share, Text, Whole
+from sonorant.checked import Count, Fraction, Interval, Len, Partial, Positive, Seed, Share, Text, Whole
 from sonorant.processes import usable_cores
 
 

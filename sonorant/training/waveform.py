@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from annotated_types import Interval, MinLen, MultipleOf
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
@@ -16,7 +15,7 @@ from torch.utils.data import Dataset
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
-from sonorant.checked import Amount, Count, Share, Size
+from sonorant.checked import Amount, Count, Interval, MinLen, MultipleOf, Share, Size
 from sonorant.errors import SonorantError
 from sonorant.features.batches import Batch, SegmentBatches
 from sonorant.features.feature_store import AUDIO, MELS, PITCH

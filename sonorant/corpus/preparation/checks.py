@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Interval
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.channels import ChannelFinding, Channels, lag_of
 from sonorant.audio.containers import cut_off
 from sonorant.audio.decoding import UndecodableError, decode, header
 from sonorant.audio.measures import FULL_SCALE, Measures
-from sonorant.checked import Amount, Count, Fraction, Level, Positive, Text
+from sonorant.checked import Amount, Count, Fraction, Interval, Level, Positive, Text
 from sonorant.corpus.manifest import Defect, Utterance, file_exists, may_be_read
 from sonorant.corpus.sound import recording_of
 from sonorant.corpus.splits import SplitBy

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, cast
 
 import torch
-from annotated_types import Interval, MinLen
 from torch import Tensor, nn
 
 from sonorant.audio.arrays import Floats, Ints
-from sonorant.checked import Partial, Size, Text
+from sonorant.checked import Interval, MinLen, Partial, Size, Text
 from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos, mask_of
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
