@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from sonorant.checked import Amount, Count, Share
+from sonorant.checked import Amount, Count, Level, Share
 from sonorant.export.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
 from sonorant.export.quantization.utterance_losses import Judge, Judged
 from sonorant.features.feature_store import FeatureStore
@@ -28,7 +28,7 @@ class QuantizeConfig:
     method: Literal["auto", "ptq", "qat"] = "auto"
     """`ptq` calibrates; `qat` continues training in int8; `auto` trains only if calibration raises the loss by more
     than `max_loss`, and then ships the better model (if uncertain, the calibrated one)."""
-    max_loss: Amount = 1.0
+    max_loss: Level = 1.0
     """Percent increase of the validation loss (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
     """Kinds of model that `auto` may train in int8."""
