@@ -8,13 +8,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import onnx
 import torch
 from torch import Tensor, nn
 
-from sonorant.checked import Interval
 from sonorant.errors import SonorantError
 
 
@@ -22,8 +21,12 @@ from sonorant.errors import SonorantError
 class ExportConfig:
     """Section `export` of params.yaml."""
 
-    opset: Annotated[int, Interval(ge=18, le=23)] = 20
+    opset: int = 20
     """ONNX operator set, 18 to 23; fewer engines support newer ones. bf16 uses at least 22."""
+
+    def __post_init__(self) -> None:
+        if not 18 <= self.opset <= 23:
+            raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 
 
 class Traced(nn.Module):

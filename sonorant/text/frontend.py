@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from sonorant.checked import Text
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class TextConfig:
 
     frontend: FrontendName = "gruut"
     """`gruut` (bundled, offline) or `espeak` (extra, GPL-3)."""
-    lexicon: Text | None = None
+    lexicon: str | None = None
     """File of words and their phonemes (docs/pronunciation.md)."""
 
     def __post_init__(self) -> None:
@@ -149,11 +148,6 @@ NOTHING_GIVEN: GivenSounds = {}
 def as_written(text: str, given: GivenSounds) -> str:
     """Replace each private-use character of `text` with its written form."""
     return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
-
-
-def named(characters: Iterable[str]) -> str:
-    """Name characters in a message, as in `\\u4f60 (你)`; control characters only by their number."""
-    return " ".join(f"{ascii(c)[1:-1]} ({c})" if c.isprintable() else ascii(c)[1:-1] for c in characters)
 
 
 class Frontend(Protocol):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from sonorant.audio.recognizers import split_name
-from sonorant.checked import Count, Positive, Text
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
 from sonorant.plugins import added, load
@@ -23,21 +22,21 @@ class CorpusConfig:
     """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text file next to each recording; auto:
     ljspeech or texts; speakers: an auto folder per speaker, named after the speaker; table: CSV or JSONL; lhotse: a
     lhotse recipe; long: recordings of minutes to hours, with or without text."""
-    path: Text = "corpora/demo"
+    path: str = "corpora/demo"
     """Folder of the corpus, prompts file or table file."""
-    sentences: Count = 1860
+    sentences: int = 1860
     """For demo: number of prompts."""
     voice: str = "rms"
     """For demo: voice of flite."""
-    recipe: Text | None = None
+    recipe: str | None = None
     """For lhotse: name of the recipe, such as vctk."""
-    recognizer: Text = "pocketsphinx"
+    recognizer: str = "pocketsphinx"
     """For long: recogniser, as in section `recognizer`; pocketsphinx supports English only."""
-    shortest: Positive = 1.0
+    shortest: float = 1.0
     """For long: minimum seconds of an utterance."""
-    longest: Positive = 12.0
+    longest: float = 12.0
     """For long: maximum seconds of an utterance."""
-    speaker: Text | None = None
+    speaker: str | None = None
     """Speaker name if the corpus contains none; None means "speaker"."""
     language: str = "en-us"
     """Language tag if the corpus contains none."""
@@ -52,8 +51,10 @@ class CorpusConfig:
         if self.voice not in VOICES:
             raise ValueError(f"'voice' must be one of {', '.join(VOICES)}, not '{self.voice}'")
         split_name(self.recognizer)
-        if self.shortest >= self.longest:
-            raise ValueError(f"'shortest' ({self.shortest}) must be below 'longest' ({self.longest})")
+        if not 0 < self.shortest < self.longest:
+            raise ValueError(f"'shortest' ({self.shortest}) must be above 0 and below 'longest' ({self.longest})")
+        if self.sentences < 1:
+            raise ValueError(f"'sentences' must be at least 1, not {self.sentences}")
         if not self.language.strip():
             raise ValueError("'language' must be a language tag such as en-us")
 

@@ -4,6 +4,7 @@ Reads only `config.json` and safetensors, and runs no code from a hub. DAC uses 
 codebooks alone also form a codec (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN").
 """
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.mel import MelConfig
-from sonorant.errors import SonorantError, needing
+from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.codec import LARGEST_CODE
 from sonorant.files import sha256_file
 
@@ -161,7 +162,8 @@ def _not_loaded(named: str, error: Exception) -> SonorantError:
 
 
 def _transformers() -> Any:
-    with needing("codecs", "codec.pretrained"):
-        import transformers
+    if importlib.util.find_spec("transformers") is None:
+        raise SonorantError("codec.pretrained: transformers is not installed; run: pip install 'sonorant[codecs]'")
+    import transformers
 
     return transformers

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.cli.say import add_voice, bundle_folder
-from sonorant.errors import SonorantError, needing
-from sonorant.files import check_name
+from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:
     from sonorant.speech import Voice
@@ -87,7 +86,6 @@ def _run_sherpa(arguments: argparse.Namespace) -> None:
 
 
 def _run_page(arguments: argparse.Namespace) -> None:
-    check_name(arguments.out, [".html", ".htm"])
     with _voice(arguments) as voice:
         from sonorant.extras.elsewhere.browser_runtime import browser_runtime
         from sonorant.extras.elsewhere.speaking_page import export_page
@@ -100,8 +98,10 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    with needing("pipeline", "exporting a voice"):
+    try:
         import onnx  # noqa: F401
+    except ModuleNotFoundError:
+        raise SonorantError("exporting a voice requires onnx; run: pip install 'sonorant[pipeline]'") from None
     from sonorant.speech import Voice
 
     with bundle_folder(arguments.voice) as folder:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from sonorant.audio.pitch import NOISE_FRAMES, ROWS
-from sonorant.checked import Size
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
@@ -28,18 +27,20 @@ LOUDEST = 4.0
 class VocoderConfig:
     kind: Literal["source_filter", "vocos"] = "source_filter"
     """Kind of the vocoder: `source_filter` uses the pitch, `vocos` does not."""
-    channels: Size = 192
+    channels: int = 192
     """Width of the network."""
-    expansion: Size = 3
+    expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    blocks: Size = 5
+    blocks: int = 5
     """Number of ConvNeXt blocks."""
-    kernel: Size = 7
+    kernel: int = 7
     """Kernel size of the ConvNeXt blocks, in frames; odd."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
-            raise ValueError(f"kernel must be odd, not {self.kernel}")
+            raise ValueError("kernel must be odd")
+        if min(self.channels, self.expansion, self.blocks) < 1:
+            raise ValueError("channels, expansion and blocks must be at least 1")
 
 
 class _FrameNetwork(nn.Module):
