@@ -34,7 +34,8 @@ def main() -> None:
             print(f"  {each:16} {question}")
         sys.exit(f"unknown benchmark '{name}'" if name not in ("", "-h", "--help") else 0)
     sys.argv[:2] = [f"python -m benchmarks {name}"]
-    runpy.run_module(f"benchmarks.{found[name].parent.name}.{name}", run_name="__main__")
+    # processes that a benchmark starts find its functions in the altered `__main__`
+    runpy.run_module(f"benchmarks.{found[name].parent.name}.{name}", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
