@@ -25,10 +25,7 @@ from tests.support.imports import ROOT
 from tests.support.settings import project_settings
 
 pytest.importorskip("pocketsphinx")
-pytestmark = [
-    pytest.mark.long,  # a whole pipeline
-    pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks, is not installed"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks, is not installed")
 
 TRAIN: dict[str, Any] = {
     "steps": 6, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 1, "weight_decay": 0.01,
@@ -116,6 +113,7 @@ def project(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield place
 
 
+@pytest.mark.long  # `project` is a whole pipeline
 def test_it_is_trained_quantised_and_judged_by_its_own_kinds(project: Path) -> None:
     kinds = [read_json(project / "models" / name / "model.json")["kind"] for name in ("predictor", "waveform")]
     assert kinds == ["toy_hummer", "toy_buzzer"]
@@ -131,6 +129,7 @@ def test_it_is_trained_quantised_and_judged_by_its_own_kinds(project: Path) -> N
     assert "hummer" in (project / "reports/index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long  # `project` is a whole pipeline
 def test_it_speaks_by_the_command_and_times_its_words(project: Path) -> None:
     out = [project / "one.wav", "--timings", project / "one.json"]
     done = run_command("sonorant.cli.main", "say", "One, two.", "--voice", project / "artifacts/voice", "-o", *out)
@@ -144,6 +143,7 @@ def test_it_speaks_by_the_command_and_times_its_words(project: Path) -> None:
     assert "<rt>" in (project / "reports/index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long  # `project` is a whole pipeline
 def test_a_runtime_that_it_has_not_is_refused_by_those_it_has(project: Path) -> None:
     with pytest.raises(
         SonorantError, match=r"tensorrt does not support the family toy; use one of: onnxruntime, torch$"

@@ -197,7 +197,7 @@ def test_workers_share_a_study_and_a_killed_one_loses_no_trial(here: Path) -> No
     assert len(set(settings)) == 6, "no two workers tried the same"
 
 
-@pytest.mark.long
+@pytest.mark.long  # the test above, which uses SQLite, on PostgreSQL
 def test_workers_share_a_study_in_postgres(here: Path, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(studies.STORAGE, postgres)
     study = share_and_kill(here)
