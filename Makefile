@@ -9,16 +9,13 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 VENV := .venv
 READY := $(VENV)/.installed
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# No tool reports home, and Prefect keeps its things in the project.
-export DO_NOT_TRACK := 1
-export PREFECT_SERVER_ANALYTICS_ENABLED := false
-export MLFLOW_DISABLE_TELEMETRY := true
+# Prefect keeps its things in the project. sonorant/__init__.py switches off telemetry.
 export PREFECT_HOME := $(CURDIR)/runs/prefect
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## from prompts to a registered voice, then its figures; FAMILY=codec_lm: autoregressive; CORPUS=<folder>: a person's
+demo: $(READY) ## from prompts to a registered voice, then its figures; FAMILY=codec_lm: autoregressive; CORPUS=<folder>: a person's, in voices/<name>
 	@sh infra/install_system_packages.sh
 	@python -m flows.demo $(if $(FAMILY),--family $(FAMILY)) $(if $(CORPUS),--corpus "$(CORPUS)")
 
@@ -57,7 +54,7 @@ bench: $(READY) ## run the benchmarks and keep their results
 gpu-check: ## every check that needs a GPU, with the python that has torch with CUDA: make gpu-check PYTHON=python3
 	@$(PYTHON) -m benchmarks gpu_check --save
 
-clean: ## remove the tools' caches, and copies of the project with their voices (CORPUS=, FAMILY=, overrides), which the registry keeps
+clean: ## remove the tools' caches, and copies of the project (CORPUS=, FAMILY=, overrides); their voices stay in voices/ and the registry
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache runs/workspaces
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

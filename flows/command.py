@@ -1,5 +1,6 @@
 """Run a command in a Prefect run, log its output, and stop all its processes when it finishes."""
 
+import logging
 import os
 import re
 import secrets
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ from prefect import get_run_logger
 from prefect.states import Failed, State
 
 from sonorant.errors import SonorantError
+from sonorant.processes import UNDER
 
-TOKEN = "SONORANT_COMMAND"  # in the environment of all descendants, even those in other sessions (torchrun's workers)
+TOKEN = UNDER  # in the environment of all descendants, even those in other sessions (torchrun's workers)
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow after 30
 ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
 """Prefixes of DVC's hints, which are left out of the log."""
@@ -57,6 +60,9 @@ def run_logged(
         run_command(command, where, say, os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"} | dict(extra), check)
     except CommandFailed as failure:
         raise SonorantError(f"{what}: {errors[-1] if errors else failure}") from None
+    except KeyboardInterrupt:
+        logging.disable(logging.ERROR)  # Prefect's lines about a crash
+        raise
 
 
 def run_command(
@@ -68,7 +74,7 @@ def run_command(
 ) -> None:
     """Run `command` in a new session and pass each line of output to `say`.
 
-    Call in the main thread. If a signal handler or `check` raises, the command's processes get SIGTERM, and SIGKILL
+    Call in the main thread. If a signal handler or `check` raises, the command's processes get SIGINT, and SIGKILL
     after `GRACE` seconds. Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
@@ -80,6 +86,7 @@ def run_command(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # ignored by a shell's background jobs
     )
     try:
         last = ""
@@ -90,6 +97,9 @@ def run_command(
             raise CommandFailed(f"'{' '.join(command)}' exited with status {status}; its last line: {last or '(none)'}")
     except BaseException:
         end_group(process, token)
+        for line in _lines(process, lambda: None):  # such as the step at which a training saved
+            if not line.startswith(("ERROR: ", "error: ")):
+                say(line)
         raise
     finally:
         assert process.stdout is not None
@@ -97,10 +107,11 @@ def run_command(
 
 
 def end_group(process: subprocess.Popen[bytes], token: str) -> None:
-    """Stop all processes of the command: SIGTERM to the group, SIGKILL to those left after `GRACE` seconds."""
+    """Stop all processes of the command: SIGINT to the group (on SIGTERM, DVC keeps its locks), SIGKILL to those left
+    after `GRACE` seconds."""
     with _signals_held():
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGINT)
         deadline = time.monotonic() + GRACE
         while (left := members(token)) and time.monotonic() < deadline:
             process.poll()

@@ -3,8 +3,9 @@
 import argparse
 from typing import Any
 
-from flows.tune import add_workers, count_of, result_of, run_commands
-from flows.tuning.sizes import MORE, REPORT, SIZES, STUDY
+from flows.tune import add_workers, count_of, result_of, run_commands, study_of
+from flows.tuning.sizes import MORE, REPORT, SIZES, STUDY, read_sizes
+from sonorant.cli.say import utf8
 from tasks import check_params
 from tasks.stage import run
 
@@ -31,7 +32,7 @@ def _add_commands(commands: Any) -> None:
     ):
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         command.set_defaults(run=action)
-        command.add_argument("--name", default=STUDY, help=f"name of the study (default {STUDY})")
+        command.add_argument("--name", type=utf8, default=STUDY, help=f"name of the study (default {STUDY})")
         more = f"further minutes to forecast, at most the recorded minutes (default {MORE:g}, or fewer)"
         command.add_argument("--more", type=float, metavar="MINUTES", help=more)
     command = commands.choices["run"]
@@ -43,25 +44,25 @@ def _add_commands(commands: Any) -> None:
     start = "also fine-tune this voice for each size and seed: models:/<name>@<alias>, or another project's models/"
     add("--init-from", metavar="VOICE", help=start)
     change = "setting of the fine-tuned voices, such as train_acoustic.learning_rate=4.0e-4; may be repeated"
-    add("--with", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
+    add("--with", dest="changes", type=utf8, action="append", default=[], metavar="KEY=VALUE", help=change)
     add_workers(command)
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    read_sizes(arguments.minutes)
     check_params.check()
     from flows.tuning.worker import curve
 
     how = (arguments.minutes, arguments.seeds, arguments.figure, arguments.workers, arguments.name, arguments.more)
-    result_of(curve(*how, arguments.init_from, arguments.changes, return_state=True))
+    result_of(curve, *how, arguments.init_from, arguments.changes)
     _show(arguments)
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    study = study_of(arguments.name)
     from flows.tuning.curve import write_report
     from flows.tuning.results import summary
-    from flows.tuning.study import load_study, open_storage
 
-    study = load_study(open_storage(), arguments.name)
     told = write_report(study, arguments.more)
     print(f"\n{summary(study)}\n")
     print("\n".join(told))

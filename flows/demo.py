@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from flows.own_prefect import use_own_prefect
+from flows.own_prefect import run_flow, use_own_prefect
 from flows.own_recordings import expected_time, find_recordings, overrides_for
 from flows.results import summary
 from flows.workspace import check_settings, parse_overrides
+from sonorant.cli.say import utf8
 from sonorant.errors import SonorantError
 from sonorant.families.family import VoiceConfig
 from sonorant.plugins import family_names, load_family
@@ -20,14 +21,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m flows.demo",
         description="Run every stage of dvc.yaml, register and promote the voice, print metrics and the next commands "
-        "(`make demo`). With settings that differ from params.yaml, run in a copy below runs/workspaces.",
+        "(`make demo`). With settings that differ from params.yaml, run in a copy below runs/workspaces; the voice is "
+        "copied to voices/<name>.",
     )
     families = " or ".join(family_names())
     parser.add_argument("--family", help=f"family of the voice, {families} (default: from params.yaml)")
     corpus = "folder of recordings with metadata.csv or a text file for each; settings: corpora/recordings.yaml"
     parser.add_argument("--corpus", type=Path, metavar="FOLDER", help=corpus)
     change = "override a setting of params.yaml, such as corpus.kind=speakers; may be repeated"
-    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
+    parser.add_argument(
+        "--set", dest="changes", type=utf8, action="append", default=[], metavar="KEY=VALUE", help=change
+    )
     arguments = parser.parse_args()
     overrides = overrides_of(arguments.family)
     if arguments.corpus is not None:
@@ -42,7 +46,7 @@ def main() -> None:
     use_own_prefect()
     from flows.train_and_export import train_and_export
 
-    state: Any = train_and_export(overrides=overrides, return_state=True)
+    state = run_flow(train_and_export, overrides)
     if not state.is_completed():
         raise SonorantError(f"the flow ended in state {state.name}: {state.message}; the same command resumes it")
     print(summary(state.result()))

@@ -58,7 +58,7 @@ def up_to_date(root: Path, stage: str) -> bool:
         with Repo(str(root)) as repo:
             return not repo.status(targets=[stage])
     except DvcException as error:
-        raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None
+        raise SonorantError(f"{root / 'dvc.yaml'}: DVC: {' '.join(str(error).split())}; run: dvc status") from None
 
 
 def read_graph(root: Path) -> Pipeline:
@@ -109,7 +109,7 @@ def read_graph(root: Path) -> Pipeline:
                 cache=Path(repo.cache.local_cache_dir),
             )
     except DvcException as error:
-        raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None
+        raise SonorantError(f"{root / 'dvc.yaml'}: DVC: {' '.join(str(error).split())}; run: dvc status") from None
 
 
 def _overlap(one: Path, other: Path) -> bool:

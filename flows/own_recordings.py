@@ -1,14 +1,15 @@
 """Settings for training a voice on a folder of recordings: `make demo CORPUS=<folder>`."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from flows.workspace import safe_name
 from sonorant.audio.decoding import SUFFIXES, UndecodableError, header
 from sonorant.errors import SonorantError
+from sonorant.files import files_below
 from sonorant.processes import usable_cores
 
 SETTINGS = Path("corpora/recordings.yaml")
@@ -27,7 +28,7 @@ def find_recordings(folder: Path) -> Recordings:
     if not folder.is_dir():
         raise SonorantError(f"{folder}: no such folder; set CORPUS to a folder of recordings with their texts")
     rates, seconds = [], 0.0
-    for path in sorted(folder.rglob("*")):
+    for path in files_below(folder):
         if path.suffix.lower() not in SUFFIXES or not path.is_file():
             continue
         try:
@@ -50,9 +51,9 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
     rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
     if not rates:
         least = min(known["mels"])
-        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; at least {least} Hz are required")
+        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; give some of at least {least} Hz")
     rate = max(rates)
-    name = re.sub(r"[^a-z0-9]+", "-", found.folder.resolve().name.lower()).strip("-") or "recordings"
+    name = safe_name(found.folder.resolve().name)
     return {
         "corpus.kind": "auto",
         "corpus.path": str(found.folder.resolve()),

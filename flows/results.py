@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.plugins import load_family
-from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, shown
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, models_page, shown
 
 NOT_MEASURED = "-"
 NEXT = """\
-  source .venv/bin/activate
-  sonorant say "Good morning." --voice {voice} -o morning.wav
   {again}
   make serve                                  # start Prefect and MLflow: models, runs, charts, audio
+  source .venv/bin/activate
+  sonorant say --voice {voice} "Good morning." -o morning.wav
 """
 AGAIN = "dvc repro                                   # the same stages, already up to date"
 BOTH = "dvc repro                                   # the voice of params.yaml; its report shows both voices"
@@ -42,16 +42,19 @@ def summary(found: Mapping[str, Any]) -> str:
     samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))[:6]
     sections["Audio samples"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples) or "  no samples"
     sections["Report"] = f"  {here / 'reports/index.html'}"
-    sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
+    voice = os.path.relpath(found["voice"])
+    sections["Next"] = NEXT.format(voice=voice, again=AGAIN if here == Path() else BOTH).rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
 
 
 def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
     alias = "champion" if champion else "challenger"
     address = shown(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE}")
+    page = models_page(address, version["name"], version["version"])
+    at = f"  {page}\n" if page else ""
     return (
         f"  models:/{version['name']}/{version['version']}, alias {alias}\n"
-        f"  export MLFLOW_TRACKING_URI={address}\n"
+        f"{at}  export MLFLOW_TRACKING_URI={address}\n"
         f'  sonorant say "From the registry." --voice models:/{version["name"]}@{alias} -o registry.wav'
     )
 

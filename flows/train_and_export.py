@@ -22,12 +22,14 @@ from flows import results
 from flows.command import failed, run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
-from flows.workspace import bring_back, check_settings, make_workspace
+from flows.workspace import bring_back, check_settings, keep_voice, make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import locked, read_json
 from sonorant.processes import SCHEDULER
+from sonorant.registry.registration import RegisterConfig
 from sonorant.registry.tracking import TrackingUnavailable, describe_execution
 from sonorant.registry.tracking.mlflow_store import store_uri
+from tasks import params
 from tasks import promote as promoting
 from tasks import register as registering
 from tasks.origin import origin_tags
@@ -76,7 +78,8 @@ def train_and_export(
 
     Args:
         overrides: Settings of params.yaml for this run only, such as {"train_acoustic.steps": 300}. The run then uses a
-            copy of the project below runs/workspaces; the working tree is unchanged.
+            copy of the project below runs/workspaces, and its voice is copied to voices/<name>; files that git tracks
+            are unchanged.
         stages: Stages to run, with their prerequisites (default: all). Only a run of all registers a voice.
         register: Whether to register and promote.
         nodes: Number of machines to train on: this one, and workers of the pool sonorant-nodes.
@@ -102,14 +105,18 @@ def train_and_export(
             started = time.monotonic()
             outcome(run_stage(stage, str(where), execution, several, scheduler, return_state=True))
             seconds[stage] = round(time.monotonic() - started, 1)
+        voice = where / VOICE
         if overrides:
             bring_back(where, root)
+            if voice.exists():
+                model = params.load("register", RegisterConfig, where / "params.yaml").model
+                voice = keep_voice(voice, root, model)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
             describe_execution(execution, origin_tags(where))  # DVC wrote its lock after the last stage set its tags
             version = outcome(register_voice(str(where), execution, return_state=True))
             verdict = outcome(promote_voice(str(where), version["version"], return_state=True))
-        return report(where, seconds, version, verdict)
+        return report(where, voice, seconds, version, verdict)
     except SonorantError as error:
         return failed(error)
 
@@ -215,11 +222,11 @@ def outcome(state: Any) -> Any:
 
 
 def report(
-    where: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
+    where: Path, voice: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
 ) -> dict[str, Any]:
     metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
     found = {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version}
-    found |= verdict or {"gates": {}, "champion": False}
+    found |= {"voice": str(voice)} | (verdict or {"gates": {}, "champion": False})
     table = results.intelligibility_rows(metrics) or results.stage_rows(seconds)
     shows = "Word error rates, or the stages' times if none were measured"
     create_table_artifact(key="results", table=table, description=shows)

@@ -1,13 +1,12 @@
 """`sonorant tune`: search for better settings of params.yaml with Optuna; each trial is a run of the pipeline."""
 
 import argparse
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flows.own_prefect import use_own_prefect
-from sonorant.cli.say import end_cleanly_on_sigterm
+from flows.own_prefect import run_flow, use_own_prefect
+from sonorant.cli.say import end_cleanly_on_sigterm, utf8
 from sonorant.errors import SonorantError
 from tasks import check_params, params
 from tasks.stage import run
@@ -39,10 +38,7 @@ def run_commands(prog: str, description: str, examples: str, add_commands: Calla
     arguments = parser.parse_args()
     use_own_prefect()
     end_cleanly_on_sigterm()  # Prefect forwards the signal after the flow; its server must exit too
-    try:
-        arguments.run(arguments)
-    except KeyboardInterrupt:
-        raise SystemExit(128 + signal.SIGINT) from None
+    arguments.run(arguments)
 
 
 def _add_commands(commands: Any) -> None:
@@ -52,7 +48,7 @@ def _add_commands(commands: Any) -> None:
         return command
 
     def add_trial(command: Any) -> None:
-        command.add_argument("study", metavar="STUDY", help="name of the study")
+        command.add_argument("study", type=utf8, metavar="STUDY", help="name of the study")
         command.add_argument("--trial", type=int, metavar="N", help="number of the trial (default: the best)")
 
     command = add("run", _run, "run trials until all are complete; the same command resumes the search")
@@ -60,7 +56,7 @@ def _add_commands(commands: Any) -> None:
     command.add_argument("--trials", type=int, metavar="N", help="total number of trials, instead of the file's")
     add_workers(command)
     command = add("status", _status, "print a study's trials, the best one, and the importance of the settings")
-    command.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: list all)")
+    command.add_argument("study", nargs="?", type=utf8, metavar="STUDY", help="name of the study (default: list all)")
     command = add("compare", _compare, "train a trial and the defaults again with new seeds, and compare them")
     add_trial(command)
     command.add_argument("--seeds", type=count_of, default=5, metavar="N", help="trainings of each (default 5)")
@@ -69,54 +65,56 @@ def _add_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from flows.tuning.search import read_search
+
+    read_search(arguments.search)
     check_params.check()
     from flows.tuning.results import summary
     from flows.tuning.worker import tune
 
-    name = result_of(tune(str(arguments.search), arguments.trials, arguments.workers, return_state=True))
-    print(f"\n{summary(_study(name))}")
+    name = result_of(tune, str(arguments.search), arguments.trials, arguments.workers)
+    print(f"\n{summary(study_of(name))}")
 
 
-def result_of(state: Any) -> Any:
-    """Return the result of a flow. If it failed, raises SonorantError with its message."""
+def result_of(flow: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a flow and return its result. If it failed, raises SonorantError with its message."""
+    state = run_flow(flow, *arguments)
     if not state.is_completed():
         raise SonorantError(f"{state.message}")
     return state.result()
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    import optuna
+    from optuna import get_all_study_names
 
-    from flows.tuning.results import counts, summary
-    from flows.tuning.study import load_study, open_storage
+    from flows.tuning.study import open_storage
 
-    if arguments.study:
-        print(summary(_study(arguments.study)))
-        return
-    storage = open_storage()
-    for name in optuna.get_all_study_names(storage):
-        print(f"{name}: {counts(load_study(storage, name))}")
+    names = [arguments.study] if arguments.study else get_all_study_names(open_storage(make=False))
+    for study in map(study_of, names):
+        from flows.tuning.results import counts, summary
+
+        print(summary(study) if arguments.study else f"{study.name}: {counts(study)}")
 
 
 def _compare(arguments: argparse.Namespace) -> None:
+    study = study_of(arguments.study)
     check_params.check()
     from flows.results import plain_table
     from flows.tuning.compare import begin_comparison, differences
     from flows.tuning.results import chosen, difference_rows, summary
     from flows.tuning.worker import compare
 
-    study = _study(arguments.study)
     comparison = begin_comparison(study, chosen(study, arguments.trial), arguments.seeds)
-    result_of(compare(comparison.name, arguments.workers, return_state=True))
+    result_of(compare, comparison.name, arguments.workers)
     rows = difference_rows(differences(comparison), comparison.search.objectives)
     print(f"\n{summary(comparison)}\n\n{plain_table(rows)}")
 
 
 def _apply(arguments: argparse.Namespace) -> None:
+    study = study_of(arguments.study)
     from flows.tuning.results import changed, chosen
     from flows.workspace import check_overrides, edit
 
-    study = _study(arguments.study)
     trial = chosen(study, arguments.trial)
     settings = changed(study, trial)
     check_overrides(params.PARAMS, settings)
@@ -130,9 +128,8 @@ def _apply(arguments: argparse.Namespace) -> None:
 
 
 def add_workers(command: Any) -> None:
-    command.add_argument(
-        "--workers", type=count_of, default=1, metavar="N", help="number of processes, which share cores and GPUs"
-    )
+    help_ = "number of processes, at most one per core, which share cores and GPUs"
+    command.add_argument("--workers", type=count_of, default=1, metavar="N", help=help_)
 
 
 def count_of(text: str) -> int:
@@ -141,10 +138,11 @@ def count_of(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
 
 
-def _study(name: str) -> Any:
+def study_of(name: str) -> Any:
+    """Return a study by name, before heavy imports."""
     from flows.tuning.study import load_study, open_storage
 
-    return load_study(open_storage(), name)
+    return load_study(open_storage(make=False), name)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 import configparser
 import difflib
 import json
+import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +16,11 @@ from flows.graph import read_graph
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, atomic_folder
 from tasks import check_params, params
+from tasks.origin import git, trust
 
 SHARED = "runs"
+VOICES = Path("voices")
+"""Copies of workspaces' voices; `make clean` leaves them."""
 SIDE_BY_SIDE = Path("reports/families")
 """Folder of each family's metrics, which appear in the reports of other families."""
 
@@ -92,6 +95,19 @@ def bring_back(folder: Path, root: Path) -> None:
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
+def keep_voice(voice: Path, root: Path, model: str) -> Path:
+    """Copy a workspace's voice to `VOICES` under the name of its registered model, and return the copy. The registry
+    has older ones."""
+    kept = root / VOICES / safe_name(model.removeprefix("sonorant-"))
+    _copy(voice, kept)
+    return kept
+
+
+def safe_name(text: str) -> str:
+    """Return a name for folders and models: lower-case letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "recordings"
+
+
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
     """Parse command-line overrides, each KEY=VALUE with a YAML value. Raises SonorantError naming `option` if one is
     invalid."""
@@ -113,19 +129,22 @@ def _side_by_side(root: Path) -> set[Path]:
 
 def _copy_side_by_side(source: Path, target: Path, names: Collection[Path]) -> None:
     for name in sorted(names):
-        with atomic_folder(target / name) as copied:
-            # Without modes: DVC's links are read-only.
-            shutil.copytree(source / name, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        _copy(source / name, target / name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with atomic_folder(target) as copied:
+        # Without modes: DVC's links are read-only.
+        shutil.copytree(source, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def _files(root: Path) -> list[Path]:
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+    done = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if done.returncode != 0:
-        raise SonorantError(
-            f"{root}: overrides require a git repository; run: git init ({' '.join(done.stderr.decode().split())})"
-        )
-    names = [Path(name.decode()) for name in done.stdout.split(b"\0") if name]
+        why = " ".join(done.stderr.split())
+        remedy = trust(root) if "dubious ownership" in why else "git init"
+        raise SonorantError(f"{root}: overrides require a git repository; run: {remedy} ({why})")
+    names = [Path(name) for name in done.stdout.split("\0") if name]
     return [name for name in names if (root / name).is_symlink() or (root / name).is_file()]
 
 
@@ -173,10 +192,10 @@ def edit(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def _as_yaml(yaml: ruamel.yaml.YAML, value: Any) -> Any:
-    """Convert a value for ruamel: lists are on one line, and 1e-05 becomes 1.0e-05, because PyYAML reads 1e-05 as
-    text."""
-    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
-        return yaml.load(text.replace("e", ".0e"))
+    """Convert a value for ruamel: lists are on one line, and the text 1e-5, from a YAML file of flow parameters, is a
+    number."""
+    if isinstance(value, str) and params.EXPONENT.match(value):
+        return float(value)
     return yaml.load(json.dumps(value)) if isinstance(value, list | dict) else value
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from infra.background import Background, answers, call, check_free, port_from_environment
 from sonorant.files import read_json, write_json
 from sonorant.registry.tracking import open_store
+from sonorant.registry.tracking.mlflow_store import models_page
 from tasks.stage import run
 
 STATE = Path("runs/serve")
@@ -40,7 +41,9 @@ def start() -> None:
         except BaseException:
             stop()
             raise
-    for name, value in read_json(STATE / "addresses.json").items():
+    addresses = read_json(STATE / "addresses.json")
+    print(f"MLflow's models: {models_page(addresses['MLFLOW_TRACKING_URI'])}", file=sys.stderr)
+    for name, value in addresses.items():
         print(f"export {name}={value}")
 
 
@@ -50,9 +53,6 @@ def launch_all(prefect_url: str, mlflow_url: str) -> None:
         **os.environ,
         **addresses,
         "PREFECT_HOME": str(Path("runs/prefect").resolve()),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
         "PYTHONUNBUFFERED": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }

@@ -8,19 +8,19 @@ import errno
 import fcntl
 import hashlib
 import json
-import math
 import os
+import secrets
 import shutil
-import typing
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from types import NoneType, UnionType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from sonorant.errors import SonorantError
+from sonorant.checked import DoubtError, built
+from sonorant.errors import FULL, SonorantError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -29,13 +29,32 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
+UNSUPPORTED = (errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
 def flush_to_disk(path: Path) -> None:
-    """fsync a file or a folder. A rename survives a power failure only if the folder is flushed too."""
+    """fsync a file or a folder. A rename survives a power failure only if the folder is flushed too; CIFS and some
+    others cannot."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED or not path.is_dir():
+            raise
+        _say_unflushed(os.fstat(descriptor).st_dev, path)
     finally:
         os.close(descriptor)
+
+
+_unflushed: set[int] = set()
+"""File systems, by device, that cannot flush a folder."""
+
+
+def _say_unflushed(device: int, folder: Path) -> None:
+    if device not in _unflushed:
+        _unflushed.add(device)
+        said = "its file system cannot flush folders; a power failure may lose the last files written here"
+        print(f"warning: {folder}: {said}", file=sys.stderr, flush=True)
 
 
 _MANY = 100
@@ -73,9 +92,35 @@ def _flush_file_system(folder: Path) -> bool:
         number = ctypes.get_errno() if syncfs(descriptor) else 0
     finally:
         os.close(descriptor)
-    if number and number not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+    if number and number not in UNSUPPORTED:
         raise OSError(number, os.strerror(number), str(folder))
     return not number
+
+
+def check_name(path: Path, endings: Iterable[str]) -> None:
+    """Raise SonorantError if a file to write is a folder or its name ends in none of `endings`."""
+    if path.suffix.lower() not in endings:
+        raise SonorantError(f"{path}: unknown format; use a name that ends in {', '.join(filter(None, endings))}")
+    if path.is_dir():
+        raise SonorantError(f"{path}: is a folder; give the name of a file")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Yield an unused name next to `path`, unique among machines that share the folder. Errors about it name `path`."""
+    ending = f".{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    kept = os.fsencode(path.name)[: 254 - len(os.fsencode(ending))].decode(errors="ignore")  # a name has 255 bytes
+    temporary = path.with_name(f".{kept}{ending}")
+    try:
+        path.exists()  # raises if the name is too long
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(str(temporary), str(path))
+        elif error.errno in FULL:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -84,39 +129,36 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
     Within a folder of `atomic_folder`, the file is flushed with the folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        alone = _unfinished.isdisjoint(path.resolve().parents)
-        if alone:
-            flush_to_disk(temporary)
-        temporary.replace(path)
-        if alone:
-            flush_to_disk(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _replacing(path) as temporary:
+        try:
+            yield temporary
+            alone = _unfinished.isdisjoint(path.resolve().parents)
+            if alone:
+                flush_to_disk(temporary)
+            temporary.replace(path)
+            if alone:
+                flush_to_disk(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder next to `path`; on success it replaces `path`, on error it is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    unfinished = temporary.resolve()
-    _unfinished.add(unfinished)
-    try:
-        yield temporary
-        flush_tree(temporary)
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.replace(path)
-        flush_to_disk(path.parent)
-    finally:
-        _unfinished.discard(unfinished)
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _replacing(path) as temporary:
+        temporary.mkdir()
+        unfinished = temporary.resolve()
+        _unfinished.add(unfinished)
+        try:
+            yield temporary
+            flush_tree(temporary)
+            if path.exists():
+                shutil.rmtree(path)
+            temporary.replace(path)
+            flush_to_disk(path.parent)
+        finally:
+            _unfinished.discard(unfinished)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def take(file: IO[str]) -> bool:
@@ -241,7 +283,7 @@ def _checker(kind: type) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     # pydantic accepts a configuration only for a container.
-    return TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid"))  # type: ignore[valid-type]
+    return TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))  # type: ignore[valid-type]
 
 
 def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:
@@ -263,6 +305,17 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(known)}"
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return the files at any depth, sorted. Raises SonorantError naming a folder that cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise SonorantError(
+            f"{error.filename}: cannot be read ({error.strerror}); check its permissions, and the disk or network share"
+        )
+
+    return sorted(Path(below, name) for below, _, names in os.walk(folder, onerror=refuse) for name in names)
+
+
 def sha256_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -278,75 +331,3 @@ def sha256_tree(paths: Iterable[Path]) -> str:
             if "__pycache__" not in file.relative_to(root).parts:
                 digest.update(f"{file.relative_to(root.parent)}\0{sha256_file(file)}\n".encode())
     return digest.hexdigest()
-
-
-class DoubtError(Exception):
-    """Raised if `built` cannot build the value; pydantic explains why."""
-
-
-def built(kind: Any, value: Any) -> Any:
-    """Convert a value from `json.loads` to the type `kind`: a dataclass, a plain type, or a tuple, list, dict, union or
-    Literal of these. Raises DoubtError, also for a ValueError from a dataclass's `__post_init__`."""
-    if kind is Any:
-        return value
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, value)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is None:
-        return _scalar(kind, value)
-    if origin in (typing.Union, UnionType):
-        return _first(arguments, value)
-    if origin is typing.Literal and type(value) is str and value in arguments:
-        return value
-    if origin is dict and type(value) is dict and arguments[0] is str:
-        return {key: built(arguments[1], item) for key, item in value.items()}
-    if origin is list and type(value) is list:
-        return [built(arguments[0], item) for item in value]
-    if origin is tuple and type(value) is list:
-        kinds = [arguments[0]] * len(value) if arguments[1:] == (...,) else arguments
-        if len(kinds) == len(value):
-            return tuple(built(one, item) for one, item in zip(kinds, value, strict=True))
-    raise DoubtError
-
-
-def _dataclass(kind: Any, value: Any) -> Any:
-    hints, needed = _fields(kind)
-    if type(value) is not dict or not needed <= value.keys() <= hints.keys():
-        raise DoubtError
-    arguments = {name: built(hints[name], item) for name, item in value.items()}
-    try:
-        return kind(**arguments)
-    except ValueError:
-        raise DoubtError from None
-
-
-@cache
-def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    hints = typing.get_type_hints(kind)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    missing = dataclasses.MISSING
-    needed = [field.name for field in fields if field.default is missing and field.default_factory is missing]
-    return {field.name: hints[field.name] for field in fields}, frozenset(needed)
-
-
-def _scalar(kind: Any, value: Any) -> Any:
-    if kind is None or kind is NoneType:
-        right = value is None
-    elif kind is float and type(value) in (int, float):
-        value = float(value)
-        right = math.isfinite(value)
-    else:
-        right = kind in (bool, int, str) and type(value) is kind
-    if not right:
-        raise DoubtError
-    return value
-
-
-def _first(kinds: tuple[Any, ...], value: Any) -> Any:
-    """Convert the value to the first matching type of a union; an integer becomes an int rather than a float."""
-    for kind in sorted(kinds, key=lambda kind: kind is float):
-        try:
-            return built(kind, value)
-        except DoubtError:
-            pass
-    raise DoubtError

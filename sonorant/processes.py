@@ -1,14 +1,19 @@
 """Count usable cores, and apply a function to many items in several new processes on this machine or a cluster."""
 
+import logging
 import multiprocessing
 import os
 import resource
+import signal
+import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +25,13 @@ Result = TypeVar("Result")
 
 SCHEDULER = "SONORANT_SCHEDULER"
 """Environment variable with the address of a cluster; without it, work is done in processes on this machine."""
+
+_log = logging.getLogger(__name__)
+STOPPED = "stopped; the same command goes on where it was"
+UNDER = "SONORANT_COMMAND"
+"""Environment variable of processes for which another command prints `STOPPED`."""
+_CLEANUP = 5.0
+"""Seconds for stopped processes to remove unfinished files."""
 _AHEAD = 1024
 """Maximum number of items submitted to a pool before the first of them is done."""
 
@@ -30,6 +42,15 @@ def scheduler_address() -> str | None:
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def at_most_cores(wanted: int | None, name: str) -> int | None:
+    """Return `wanted`, or the number of usable cores with a warning if it is higher."""
+    cores = usable_cores()
+    if wanted is None or wanted <= cores:
+        return wanted
+    _log.warning("%s: %d instead of %d, one for each usable core", name, cores, wanted)
+    return cores
 
 
 def allow_open_files(most: int = 16384) -> None:
@@ -60,7 +81,7 @@ def spread(
     then. `processes`: None means one per usable core, or the workers of the cluster in SONORANT_SCHEDULER; a number
     means that many on this machine. `reads`: files that a remote worker checks, to ensure that it has the same folders.
     Raises SonorantError if a process dies (in a cluster, if every worker of an item dies), and any error that
-    `function` raises.
+    `function` raises. On Ctrl-C the processes end without finishing their items.
     """
     if processes is None and (address := scheduler_address()):
         executor = _executor(address)
@@ -77,7 +98,7 @@ def spread(
         )
     from tqdm import tqdm  # imported here, because the doctor counts cores on machines with few packages installed
 
-    workers = max(1, min(processes or usable_cores(), len(items)))
+    workers = max(1, min(at_most_cores(processes, "processes") or usable_cores(), len(items)))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(prepare, arguments))
     try:
@@ -94,6 +115,9 @@ def spread(
         raise SonorantError(
             f"{label}: a process died; see its message above, or use fewer processes if there is none"
         ) from None
+    except KeyboardInterrupt:
+        _end(list(pool._processes.values()))
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -115,17 +139,73 @@ def _in_order(pool: ProcessPoolExecutor, function: Callable[[Item], Result], ite
     would take most of the memory."""
     waiting: deque[Future[Result]] = deque()
     for item in items:
-        waiting.append(pool.submit(function, item))
+        with signals_blocked(signal.SIGINT, signal.SIGTERM):  # for the processes that this starts
+            waiting.append(pool.submit(_guarded, function, item))
         if len(waiting) == _AHEAD:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
+def _end(processes: list[Any]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _CLEANUP
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        process.kill()
+
+
+@contextmanager
+def signals_blocked(*numbers: int) -> Iterator[None]:
+    """Block signals, also in threads and processes started here."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run_stoppable(
+    command: Sequence[str], stop: Callable[[subprocess.Popen[bytes]], None], **settings: Any
+) -> tuple[int, bool]:
+    """Run `command`; on Ctrl-C, SIGTERM and SIGHUP call `stop` with its process. Return its exit status and whether
+    `stop` was called. `settings`: of Popen, which must keep the terminal's signals away."""
+    child: subprocess.Popen[bytes] | None = None
+    told = False
+
+    def pass_on(*_: object) -> None:
+        nonlocal told
+        told = True
+        if child:
+            with suppress(ProcessLookupError):
+                stop(child)
+
+    numbers = [one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
+    former = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        child = subprocess.Popen(command, **settings)
+        if told:  # before the child existed
+            stop(child)
+        return child.wait(), told
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _guarded(function: Callable[..., Result], *arguments: Any) -> Result:
+    try:
+        return function(*arguments)
+    except SystemExit:  # SIGTERM; the pool would go on
+        os._exit(1)
+
+
 def _begin(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, which removes unfinished files
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if prepare:
-        prepare(*arguments)
+        _guarded(prepare, *arguments)
 
 
 def _end_with_parent() -> None:

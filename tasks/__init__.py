@@ -1,12 +1,29 @@
 """Pipeline stages and actions, one module each; run with `python -m tasks.<name>`."""
 
+import gc
 import os
 import sys
+from types import TracebackType
 
-if not sys.stderr.isatty():  # fewer log lines; tqdm reads this variable on import
-    os.environ.setdefault("TQDM_MININTERVAL", "10")
+from sonorant.processes import STOPPED, UNDER
+
+if not sys.stderr.isatty():  # a line at the end of a progress bar, and every ten minutes; tqdm reads this on import
+    for name, seconds in ("DELAY", "1e-9"), ("MININTERVAL", "600"), ("MAXINTERVAL", "600"):
+        os.environ.setdefault(f"TQDM_{name}", seconds)
 
 # Read when torch is loaded. Threads that spin while waiting take cores from other threads, and on a busy machine from
 # each other: two of them were measured to use forty times the CPU time.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
+def stopped_in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    elif UNDER not in os.environ:
+        print(STOPPED, file=sys.stderr, flush=True)
+    gc.freeze()  # collecting at exit takes seconds
+
+
+if any(word.startswith(("flows.", "tasks.")) for word in sys.orig_argv[1:3]):  # while the program's imports run
+    sys.excepthook = stopped_in_one_line

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from sonorant.audio.mel import MelConfig
 from sonorant.families.family import VoiceConfig
 from sonorant.plugins import load_family
 from tasks import params
@@ -17,7 +16,7 @@ def check(path: Path = params.PARAMS) -> None:
         params.load(section, params.owner(section), path)
     family = load_family(params.load("voice", VoiceConfig, path).family)
     for kind in family.kinds:
-        kind.check(params.load(kind.name, kind.sizes(), path), params.load("audio", MelConfig, path))
+        kind.check(params.load(kind.name, kind.sizes(), path), params.load("audio", params.owner("audio"), path))
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.prompts import check_prompts, table
-from sonorant.files import write_json
+from sonorant.files import check_name, write_json
 from tasks.stage import run
 
 
@@ -25,6 +25,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.count < 2:
         raise SonorantError(f"--count must be at least 2, not {given.count}")
+    if given.out:
+        check_name(given.out, [".json"])
     found = check_prompts(given.voice, given.people, given.count, given.variant)
     print(table(found))
     if given.out:

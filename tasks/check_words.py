@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sonorant.evaluation.short_texts.check import check_words, table
 from sonorant.evaluation.short_texts.texts import SEED
-from sonorant.files import write_json
+from sonorant.files import check_name, write_json
 from tasks.stage import run
 
 
@@ -23,6 +23,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED, help="seed that selects the sentences (default %(default)s)")
     parser.add_argument("--out", type=Path, help="JSON file to write: results by kind, and every text with a fault")
     given = parser.parse_args()
+    if given.out:
+        check_name(given.out, [".json"])
     found = check_words(given.voice, given.variant, given.sentences, given.seed)
     print(table(found))
     if given.out:

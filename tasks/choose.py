@@ -8,6 +8,7 @@ from sonorant.errors import SonorantError
 from sonorant.export.choice import ChooseConfig, choose, ship
 from sonorant.files import read_json, write_json
 from sonorant.registry import PromoteConfig
+from sonorant.registry.figures import deciding
 from sonorant.registry.gates import judge_alone
 from sonorant.speech.bundle import read_bundle
 from tasks.params import load
@@ -18,6 +19,7 @@ def main() -> None:
     paths = {
         "variants": "bundle of all variants, written by the stage export",
         "choice": "JSON file to write: the choice and its table",
+        "figures": "JSON file to write: the chosen variant's figures that decide, for `dvc metrics`",
         "out": "bundle to write; an older one is replaced",
     }
     arguments = stage_arguments("choose", __doc__, "metrics", **paths)
@@ -34,6 +36,7 @@ def main() -> None:
         raise SonorantError(f"{arguments.metrics}: {error}") from None
     ship(bundle, choice, arguments.out)
     write_json(arguments.choice, choice)
+    write_json(arguments.figures, deciding(metrics, choice["runtime"], choice["variant"]))
     print(choice["sentence"])
 
 

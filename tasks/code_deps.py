@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from sonorant.cache import hash_of_code
+from sonorant.corpus.cache import hash_of_code
 from sonorant.errors import SonorantError
 from sonorant.families.family import Family
 from sonorant.files import did_you_mean, write_json

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import sonorant
-from sonorant.cache import code_of
+from sonorant.corpus.cache import code_of
 
 
 def fingerprint(content: dict[str, Any]) -> str:

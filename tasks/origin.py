@@ -1,7 +1,10 @@
 """Origin of a run: commit, data, settings, hashes of files."""
 
+import logging
+import os
 import subprocess
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import yaml
 
 from sonorant.files import sha256_file
 
+_log = logging.getLogger(__name__)
 DATA = "data/corpus"
 """Folder of the recordings, an output in dvc.yaml."""
 
@@ -41,7 +45,24 @@ def hashes_of(paths: Collection[str], root: Path = Path()) -> dict[str, str]:
 
 def _git(root: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        done = git(root, *arguments)
+    except OSError:
         return None
-    return done.stdout.strip()
+    if "dubious ownership" in done.stderr:
+        _warn_of_owner(root.resolve())
+    return None if done.returncode else done.stdout.strip()
+
+
+def git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"LC_ALL": "C"}
+    return subprocess.run(["git", *arguments], cwd=root, env=environment, capture_output=True, text=True)
+
+
+@cache
+def _warn_of_owner(root: Path) -> None:
+    _log.warning("%s belongs to another user, so its commit is recorded as unknown; run: %s", root, trust(root))
+
+
+def trust(root: Path) -> str:
+    """Return the command that makes git read a project of another user."""
+    return f"git config --global --add safe.directory {root.resolve()}"

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from itertools import pairwise
 from pathlib import Path
@@ -50,6 +51,17 @@ SHARED = "training"
 """Section for all training runs; a section `train_<kind>` overrides it."""
 
 Config = TypeVar("Config")
+
+
+EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+"""A number such as 1e-5, which DVC writes and YAML 1.1 reads as text."""
+
+
+class Loader(yaml.SafeLoader):
+    """YAML 1.1, which also reads `EXPONENT` as a number."""
+
+
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, [*"-+.0123456789"])
 
 
 def sections() -> list[str]:
@@ -105,7 +117,7 @@ def effective(section: str, path: Path = PARAMS) -> dict[str, Any]:
 def read(path: Path = PARAMS) -> dict[str, Any]:
     """Read the file as plain data and check its section names."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run this command in the folder with params.yaml") from None
     except yaml.YAMLError as error:

@@ -1,28 +1,29 @@
-"""`sonorant plan`: predict time, memory and cost of a training with a short probe; estimate them for another GPU."""
+"""`sonorant plan`: predict time, memory and cost of a training with a short probe; or estimate them for another GPU."""
 
 import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sonorant.errors import SonorantError
-from sonorant.extras.planning.estimate import estimate
-from sonorant.extras.planning.forecast import forecast, table
 from sonorant.extras.planning.hardware import BETWEEN, GPUS, Fleet
-from sonorant.extras.planning.probe import needs_of, speed_of
+from sonorant.files import did_you_mean
 from sonorant.plugins import all_kinds, model_kind
-from sonorant.training.config import DataConfig, MachineConfig
-from sonorant.training.worker import Job
 from tasks import params
-from tasks.stage import INPUTS, run
+from tasks.stage import INPUTS, check_existing, run
+
+if TYPE_CHECKING:
+    from sonorant.training.worker import Job
 
 
-def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
+def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> "Job":
     """Return the stage's training job without `init_from`, which affects neither size nor speed.
 
     Raises SonorantError for a language model without `codes`, and for a pretrained codec.
     """
+    from sonorant.training.worker import Job
+
     of_kind = model_kind(kind)
     if of_kind.learns_codes and codes is None:
         raise SonorantError(
@@ -41,31 +42,40 @@ def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> 
         out="",
         fingerprint="plan",
         provenance={},
-        data=asdict(params.load("data", DataConfig, path)),
-        machine=asdict(params.load("machine", MachineConfig, path)),
+        data=asdict(params.load("data", params.owner("data"), path)),
+        machine=asdict(params.load("machine", params.owner("machine"), path)),
     )
 
 
 def plan(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Probe this machine and forecast; with --gpu, also estimate for that GPU. Raises SonorantError for invalid
+    """Probe this machine and forecast; with --gpu, only estimate for that GPU. Raises SonorantError for invalid
     options."""
     fleet = None
     if arguments.gpu:
-        fleet = Fleet(gpu=arguments.gpu, gpus=arguments.gpus, machines=arguments.machines, link=arguments.link)
+        if (gpu := arguments.gpu.lower().replace(" ", "")) not in GPUS:
+            raise SonorantError(f"--gpu {arguments.gpu}: unknown{did_you_mean(gpu, list(GPUS))}")
+        fleet = Fleet(gpu=gpu, gpus=arguments.gpus, machines=arguments.machines, link=arguments.link)
     elif (arguments.gpus, arguments.machines) != (1, 1):
         raise SonorantError("--gpus and --machines require a GPU model; give --gpu too")
     for name in ("steps", "probe_steps", "gpus", "machines"):
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             raise SonorantError(f"--{name.replace('_', '-')} {value:g}: give a number above 0")
+    check_existing(arguments.features, arguments.codes or arguments.features)
+    from sonorant.extras.planning.estimate import estimate, on_gpu
+    from sonorant.extras.planning.forecast import forecast, sizes
+    from sonorant.extras.planning.probe import needs_of, speed_of
+
     job = job_of(arguments.model, arguments.params, arguments.features, arguments.codes)
-    needs = needs_of(job)
+    needs = needs_of(job, fleet.model if fleet else None)
     [key] = {"frames_per_micro_batch", "segments_per_micro_batch"} & job.train.keys()
+    needs = on_gpu(job, needs, fleet.model, auto=job.train[key] == "auto") if fleet else needs
     job.train[key] = needs.budget
     steps = arguments.steps or job.train["steps"]
+    if fleet:
+        return sizes(job, needs) | {"estimate": estimate(job, needs, fleet, steps, arguments.price)}
     speed = speed_of(job, needs, arguments.probe_steps)
-    found = forecast(job, needs, speed, steps=steps, price=None if fleet else arguments.price, watts=arguments.watts)
-    return found | ({"estimate": estimate(job, needs, fleet, steps, arguments.price)} if fleet else {})
+    return forecast(job, needs, speed, steps=steps, price=arguments.price, watts=arguments.watts)
 
 
 EXAMPLES = """\
@@ -87,7 +97,7 @@ def main() -> None:
     add("--probe-steps", type=int, default=8, metavar="N", help="steps to measure the speed on (default 8)")
     add("--price", type=float, metavar="X", help="price per hour of this machine or, with --gpu, of one GPU")
     add("--watts", type=float, metavar="W", help="power of this machine during training")
-    add("--gpu", choices=GPUS, metavar="NAME", help=f"estimate for this GPU: {', '.join(GPUS)}")
+    add("--gpu", metavar="NAME", help=f"estimate for this GPU instead, without measuring: {', '.join(GPUS)}")
     add("--gpus", type=int, default=1, metavar="N", help="GPUs per machine (default 1)")
     add("--machines", type=int, default=1, metavar="N", help="number of machines (default 1)")
     link = f"network between machines (default ethernet-10g): {', '.join(BETWEEN)}"
@@ -95,6 +105,8 @@ def main() -> None:
     add("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     found = plan(arguments)
+    from sonorant.extras.planning.forecast import table
+
     print(json.dumps(found, allow_nan=False) if arguments.json else table(found))
 
 

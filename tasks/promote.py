@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from sonorant.cli.say import utf8
 from sonorant.registry import PromoteConfig, RegisterConfig, Verdict, promote
 from tasks import params
 from tasks.stage import run
@@ -23,7 +24,7 @@ def main() -> None:
     parser.add_argument("--version", type=int, help="version to judge (default: the alias challenger)")
     parser.add_argument("--strict", action="store_true", help="exit with status 1 if the voice is refused")
     reason = "skip the comparison with the champion if it is impossible; the reason is stored with the version"
-    parser.add_argument("--without-champion", default="", metavar="REASON", help=reason)
+    parser.add_argument("--without-champion", type=utf8, default="", metavar="REASON", help=reason)
     parser.add_argument("--again", action="store_true", help="allow a version that was rolled back")
     given = parser.parse_args()
     verdict = promote_version(given.version, without_champion=given.without_champion, again=given.again)

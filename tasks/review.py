@@ -8,9 +8,8 @@ from pathlib import Path
 
 from sonorant.corpus.preparation import PrepareConfig
 from sonorant.errors import SonorantError
-from sonorant.extras.review.review_server import Review, ReviewServer
 from tasks.params import load
-from tasks.stage import INPUTS, run
+from tasks.stage import INPUTS, check_existing, run
 
 EXAMPLES = """\
 examples:
@@ -40,6 +39,9 @@ def main() -> None:
     decisions = arguments.decisions or (Path(applied) if applied else None)
     if decisions is None:
         raise SonorantError("no file for decisions; give one with --decisions corpora/<name>.decisions.csv")
+    check_existing(arguments.corpus, arguments.prepared)
+    from sonorant.extras.review.review_server import Review, ReviewServer
+
     review = Review(arguments.corpus, arguments.prepared, arguments.audit, decisions)
     with ReviewServer(review, arguments.port) as server, suppress(KeyboardInterrupt):
         if applied is None or Path(applied).resolve() != decisions.resolve():

@@ -2,6 +2,7 @@
 
 import argparse
 
+from sonorant.cli.say import utf8
 from sonorant.registry import RegisterConfig, rollback
 from tasks import params
 from tasks.stage import run
@@ -9,7 +10,7 @@ from tasks.stage import run
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.rollback", description=__doc__)
-    parser.add_argument("--reason", default="", help="reason to store with both versions")
+    parser.add_argument("--reason", type=utf8, default="", help="reason to store with both versions")
     given = parser.parse_args()
     print(rollback(params.load("register", RegisterConfig).model, given.reason).says())
 

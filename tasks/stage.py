@@ -1,10 +1,8 @@
 """Shared code of all tasks: one-line errors, options for paths, MLflow runs of stages."""
 
 import argparse
-import errno
 import os
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, Stopped, file_errors
 from sonorant.files import read_json
 from sonorant.registry.tracking import stage_run
 from sonorant.registry.tracking.mlflow_run import execution_id
-from tasks import params
+from tasks import params, stopped_in_one_line
 from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
@@ -50,6 +48,12 @@ def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
 
 
+def check_existing(*paths: Path) -> None:
+    for path in paths:
+        if not path.exists():
+            raise SonorantError(f"{path}: no such file or folder; correct the path, or run: dvc repro")
+
+
 def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:
     """Parse the command line of a stage. `inputs` are keys of INPUTS; `more` maps other required paths to their help
     texts."""
@@ -61,34 +65,26 @@ def stage_arguments(stage: str, description: str | None, *inputs: str, **more: s
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
-    """Run a task's `main`; a SonorantError or a full disk becomes one line and exit status 1.
+    """Run a task's `main`; a SonorantError or an error of the file system becomes one line and exit status 1. SIGTERM
+    acts like Ctrl-C.
 
     In a pipeline execution, a `stage` of dvc.yaml gets an MLflow run with its params, metrics and HTML pages.
     """
+    sys.excepthook = stopped_in_one_line
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if stage is None or execution_id() is None:
-            main()
-        else:
-            _tracked(main, stage)
+        with file_errors():
+            if stage is None or execution_id() is None:
+                main()
+            else:
+                _tracked(main, stage)
     except SonorantError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        stopped = isinstance(error, Stopped)
+        print(error if stopped else f"error: {error}", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT if stopped else 1) from None
     except BrokenPipeError:  # the reader stopped; avoid a second error when Python closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
-    except (OSError, sqlite3.OperationalError) as error:
-        if not _disk_is_full(error):
-            raise
-        where = getattr(error, "filename", None) or Path.cwd()
-        print(
-            f"error: no space left on {where}; free some and repeat the command; finished work is kept", file=sys.stderr
-        )
-        raise SystemExit(1) from None
-
-
-def _disk_is_full(error: Exception) -> bool:
-    # Errors of sqlite3, used by diskcache, have no errno
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
 
 
 def stage_of_graph(stage: str) -> dict[str, Any]:
@@ -108,9 +104,11 @@ def _tracked(main: Callable[[], None], stage: str) -> None:
     with stage_run(stage, stage_params(stage), origin_tags()) as kept:
         main()
         graph = stage_of_graph(stage)
-        for metrics in names_of(graph.get("metrics", [])):
+        outs = names_of(graph["outs"])
+        details = [out for out in outs if Path(out).name == "metrics.json"]
+        for metrics in (*names_of(graph.get("metrics", [])), *details):
             kept.log_metrics(read_json(Path(metrics)))
-        for out in names_of(graph["outs"]):
+        for out in outs:
             pages = [Path(out)] if out.endswith(".html") else sorted(Path(out).glob("*.html"))
             for page in pages:
                 kept.log_file(page, page.parent.name)

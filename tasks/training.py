@@ -9,6 +9,7 @@ from typing import Any
 from sonorant.families.family import ModelKind
 from sonorant.features.codes import CodeStore, code_hash
 from sonorant.features.feature_store import FeatureStore, store_hash
+from sonorant.files import read_json
 from sonorant.plugins import all_families, model_kind
 from sonorant.registry.tracking import stage_run
 from sonorant.training.config import DataConfig, MachineConfig
@@ -91,6 +92,8 @@ def train(
     node, run = Node.of(os.environ), runs / name / fingerprint(content)
     if fresh and node.first:
         _start_again(run)
+    elif node.first and not initial:
+        _say_changed(recipe, run, content)
     job = Job(
         recipe=recipe,
         model=model,
@@ -121,6 +124,22 @@ def _start_again(run: Path) -> None:
         _say(f"starting again; the old run directory {run} is now {move_aside(run)}")
 
 
+def _say_changed(kind: str, run: Path, content: Fields) -> None:
+    """Name the settings because of which `run` is new beside the newest run of otherwise the same content, and offer to
+    go on from that."""
+    others = [] if run.exists() else sorted(run.parent.glob("*/job.json"), key=os.path.getmtime, reverse=True)
+    for other in others:
+        now, before = content["train"], in_use(read_json(other)["train"]) | {"init_from": None}
+        if fingerprint({**content, "train": before}) == other.parent.name:
+            names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+            changed = ", ".join(f"{name} is {now.get(name)}, was {before.get(name)}" for name in names)
+            _say(
+                f"train_{kind}: {changed}: a new training from step 0; to go on from the last checkpoint of the former "
+                f"instead, set train_{kind}.init_from to {other.parent}"
+            )
+            return
+
+
 def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:
     """Return everything that affects the result of a training run, for its fingerprint."""
     return {
@@ -138,6 +157,7 @@ def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) ->
     """Train on the first node with an MLflow run, after waiting for other users of the run directory."""
     run = Path(job.run)
     _say(f"training in {run}")
+    Path(job.out).mkdir(parents=True, exist_ok=True)  # fails now rather than after training
     # Locked before the MLflow run opens; otherwise two processes would send the run's points.
     with RunDirectory(run).launching(_say):
         if initial:

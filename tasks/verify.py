@@ -31,8 +31,15 @@ def main() -> None:
     voice, config = read_bundle(arguments.voice), load("verify", VerifyConfig)
     report = verify_voice(voice, trained, utterances, config, quantized=quantized)
     write_json(arguments.out, report)
+    ran = {name.split("/")[0] for name, found in report.items() if isinstance(found, dict)}
+    absent = {}
     for name, found in report.items():
-        print(f"{name}: {found if isinstance(found, str) else found['failed'] or 'passed'}")
+        if isinstance(found, dict):
+            print(f"{name}: {found['failed'] or 'passed'}")
+        else:
+            absent[name if (runtime := name.split("/")[0]) in ran else runtime] = found
+    if absent:
+        print(f"not run: {', '.join(absent)}; why: {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import torch
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import HIGHEST, REFERENCE
-from sonorant.cache import key_of
+from sonorant.corpus.cache import key_of
 from sonorant.features.feature_store import ARRAYS, objects_of, write_store
 from sonorant.features.grouping import leaves
 from sonorant.features.index import Rows

@@ -59,7 +59,7 @@ def test_comments_and_docstrings_run_no_stage_again_and_code_runs_those_that_run
         file.write_text(re.sub(r'^(r?)"""', r'\1"""Other words. ', text, count=1) + "# a comment\n")
     assert notes(project) == before
     for name, old, new in (
-        ("sonorant/corpus/preparation/checks.py", "max_seconds: float = 12.0", "max_seconds: float = 13.0"),
+        ("sonorant/corpus/preparation/checks.py", "max_seconds: Positive = 12.0", "max_seconds: Positive = 13.0"),
         ("sonorant/export/choice.py", "def choose(", "TWO = 2\n\n\ndef choose("),
     ):
         file = project / name
@@ -97,4 +97,4 @@ def test_the_cache_links_and_copies_only_where_it_cannot() -> None:
 
 def test_figures_of_another_commit_are_in_the_cache() -> None:
     kept = [each for stage in GRAPH.values() for each in stage.get("metrics", [])]
-    assert kept == ["reports/metrics.json"]
+    assert kept == ["reports/figures.json"]

@@ -1,4 +1,8 @@
+import errno
+import os
+import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -86,6 +90,40 @@ def test_a_file_beside_an_unfinished_folder_is_flushed(tmp_path: Path, flushed: 
     with atomic_folder(tmp_path / "corpus"), atomic_file(tmp_path / "note") as note:
         note.write_text("now")
     assert flushed[0] == note.name and flushed[1] == tmp_path.name
+
+
+def test_a_temporary_name_is_of_one_machine_process_and_moment(tmp_path: Path) -> None:
+    names = [tmp_path / ("ü" * 125), tmp_path / "n"]
+    with atomic_file(names[0]) as one, atomic_file(names[0]) as other, atomic_folder(names[1]):
+        for file in (one, other):
+            file.touch()
+        assert one != other and f".{os.uname().nodename}-{os.getpid()}-" in one.name
+    assert set(tmp_path.iterdir()) == set(names)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO])
+def test_a_file_system_that_cannot_flush_folders_is_named_once(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as CIFS."""
+    flush = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(files, "_unflushed", set())
+    for name in ("one", "two"):
+        with nullcontext() if number != errno.EIO else pytest.raises(OSError, match="Input/output"):
+            with atomic_folder(tmp_path / name) as folder:
+                write_text(folder / "a.txt", name)
+            write_text(tmp_path / f"{name}.txt", name)
+    lines = capsys.readouterr().err.splitlines()
+    if number != errno.EIO:
+        assert set(contents(tmp_path)) == {"one/a.txt", "one.txt", "two/a.txt", "two.txt"}
+        assert len(lines) == 1 and "its file system cannot flush folders" in lines[0]
 
 
 def test_rows_are_written_one_by_one(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ def test_the_map_names_every_top_level_file_and_folder_and_every_room_of_the_lib
     assert (top - {"README.md", "corpora/"} | {"corpora/demo/"} | rooms) - set(mapped()) == set()
 
 
+TOP = ("errors", "files", "checked", "processes", "plugins")
+
+
 def test_design_lists_every_file_of_the_library_tasks_flows_and_infra() -> None:
     listed = (
         (ROOT / "docs/DESIGN.md").read_text(encoding="utf-8").split("### Files by room", 1)[1].split("**Extras.**")[0]
@@ -39,7 +42,7 @@ def test_design_lists_every_file_of_the_library_tasks_flows_and_infra() -> None:
         for name in names.split(",")
     }
     there = {str(path) for path in files("sonorant", "tasks", "flows", "infra") if path.name != "__init__.py"}
-    there -= {f"sonorant/{name}.py" for name in ("cache", "errors", "files", "plugins", "processes")}
+    there -= {f"sonorant/{name}.py" for name in TOP}
     assert named == there
 
 
@@ -87,7 +90,6 @@ def test_every_module_says_what_it_is_for() -> None:
     assert [path for path, text in texts.items() if text.strip() and not text.startswith(('"""', 'r"""'))] == []
 
 
-TOP = ("errors", "files", "cache", "processes", "plugins")
 ROOMS = (
     "text", "audio", "pages", "layers", "corpus", "features", "training", "speech", "export", "families", "evaluation",
     "registry", "serving", "cli", "extras",

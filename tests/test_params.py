@@ -1,10 +1,15 @@
-from dataclasses import dataclass
+import copy
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import yaml
 
+from flows.workspace import edit
 from sonorant.errors import SonorantError
 from tasks import check_params, params
 from tests.support.command import error_line, run_command
@@ -119,3 +124,49 @@ def test_a_bad_key_in_a_late_section_is_found_before_anything_runs(tmp_path: Pat
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(SonorantError, match=r"unknown key 'promote\.max_rft'; did you mean 'max_rtf'"):
         check_params.check(tmp_path / "params.yaml")
+
+
+ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-1": -1, "0": 0, "huge": 10**30, "empty": ""}
+VALID = json.loads(Path(__file__).with_name("params_valid.json").read_text())
+"""Settings for which an odd value is valid."""
+
+
+def replaced(value: Any, odd: Any) -> Iterator[Any]:
+    """Copies of a value, each with another leaf replaced."""
+    places: Any = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list | tuple) else None
+    if places is None:
+        yield odd
+    for place in places or ():
+        for new in replaced(value[place], odd):
+            changed: Any = copy.copy(value) if isinstance(value, dict) else list(value)
+            changed[place] = new
+            yield changed
+
+
+@pytest.mark.parametrize("section", params.sections())
+def test_an_odd_value_of_any_setting_is_refused_in_one_line_or_valid(section: str, tmp_path: Path) -> None:
+    path, config = tmp_path / "params.yaml", params.owner(section)
+    defaults = json.loads(json.dumps(asdict(config())))
+    for word, odd in ODD.items():
+        accepted = set()
+        for name, value in defaults.items():
+            for changed in replaced(value, odd):
+                path.write_text(yaml.safe_dump({section: {name: changed}}))
+                try:
+                    params.load(section, config, path)
+                    accepted.add(name)
+                except SonorantError as refused:
+                    assert name in str(refused) and "\n" not in str(refused), (name, odd, refused)
+        assert accepted == set(VALID[word].get(section, ())), word
+
+
+def test_numbers_with_an_exponent_are_numbers(tmp_path: Path) -> None:
+    """DVC writes 1e-05, which YAML 1.1 reads as text."""
+    path = tmp_path / "params.yaml"
+    for text, value in {"1e-5": 1e-5, "1e-05": 1e-5, "5E-1": 0.5, ".5e0": 0.5, "1.e-3": 1e-3, "+1.5e-2": 0.015}.items():
+        path.write_text(f"train_acoustic: {{learning_rate: {text}, betas: [{text}, 9e-1]}}")
+        found = params.effective("train_acoustic", path)
+        assert (found["learning_rate"], found["betas"]) == (value, [value, 0.9])
+        edit(path, {"train_acoustic.learning_rate": text, "train_vocoder.learning_rate": value})
+        assert params.effective("train_acoustic", path)["learning_rate"] == value
+        assert params.effective("train_vocoder", path)["learning_rate"] == value

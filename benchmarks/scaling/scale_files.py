@@ -53,7 +53,7 @@ def corpus(folder: Path, utterances: int) -> Work:
 def prepare_(folder: Path, utterances: int) -> Work:
     config = replace(
         load("prepare", PrepareConfig, SETTINGS), min_seconds=0.05, min_characters_per_second=0.0, min_snr_db=None,
-        max_characters_per_second=1000.0, max_rejected=0.5, most_held_out=200,
+        max_characters_per_second=1000.0, max_rejected=0.5, validation=0.1, most_held_out=200,
     )  # fmt: skip
     return lambda: prepare(folder / "corpus", folder / "prepared", config, "gruut", condition=condition_config())
 

@@ -70,7 +70,9 @@ def differences(comparison: TuningStudy) -> list[Difference]:
     done = {trial.user_attrs[ARM]: trial for trial in comparison.trials if trial.state == TrialState.COMPLETE}
     both = [arm.split()[1] for arm in done if arm.startswith(OURS) and f"{DEFAULTS} {arm.split()[1]}" in done]
     if len(both) < 2:
-        raise SonorantError(f"study '{comparison.name}': only {len(both)} seeds are complete; run the comparison again")
+        raise SonorantError(
+            f"study '{comparison.name}': only {len(both)} seeds are complete; run sonorant tune compare again"
+        )
     found = []
     for number, figure in enumerate(comparison.search.objectives):
         found.append(

@@ -90,7 +90,7 @@ class Figure:
             return fmean(measured) * float(rows[-1]["step"])
         points = points_of(model / "curves.csv", self.curve)
         if not points:
-            raise NoFigure(f"{self.name}: the training logged no such value")
+            raise NoFigure(f"{self.name}: not a column of {model / 'curves.csv'}; name one of its columns")
         _, value = points[-1]
         if not math.isfinite(value):
             raise NoFigure(f"{self.name} is {value}")

@@ -4,16 +4,19 @@ import json
 import math
 import re
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from optuna.trial import Trial
 
+from sonorant.checked import Count, Seed
 from sonorant.errors import SonorantError
-from sonorant.files import DoubtError, built, parse_checked
+from sonorant.files import parse_checked
 from tasks import params
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3
@@ -48,7 +51,7 @@ class Values:
         if self.step is not None and self.step <= 0:
             raise ValueError(f"step must be above 0, not {self.step:g}")
 
-    def suggest(self, trial: Trial, key: str) -> Any:
+    def suggest(self, trial: "Trial", key: str) -> Any:
         if self.choices is not None:
             return decoded(trial.suggest_categorical(key, [coded(choice) for choice in self.choices]))
         assert self.low is not None and self.high is not None
@@ -77,14 +80,10 @@ class Pruning:
 
     by: str
     """Training loss to compare, such as train_vocoder/validation/loss."""
-    first_step: int = 1
+    first_step: Count = 1
     """First step at which a trial may be stopped."""
-    first_trials: int = 5
+    first_trials: Count = 5
     """Number of first trials that are never stopped, for comparison with later ones."""
-
-    def __post_init__(self) -> None:
-        if self.first_step < 1 or self.first_trials < 1:
-            raise ValueError("first_step and first_trials must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +97,9 @@ class Search:
     """Values to try by key, such as train_vocoder.learning_rate."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """Settings of every trial, such as fewer steps."""
-    trials: int = 30
+    trials: Count = 30
     """Total number of trials. The first uses the project's settings if the space contains them."""
-    seed: int = 1
+    seed: Seed = 1
     """Seed of the sampler; a search with one worker is reproducible."""
     sampler: Literal["tpe", "nsga2", "random", "grid"] = "tpe"
     prune: Pruning | None = None
@@ -108,8 +107,8 @@ class Search:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", self.study):
             raise ValueError(f"study: '{self.study}' must consist of letters, digits, - and _")
-        if not self.objectives or not self.space or self.trials < 1:
-            raise ValueError("give at least one objective, one key in space and one trial")
+        if not self.objectives or not self.space:
+            raise ValueError("give at least one objective and one key in space")
         if self.prune and len(self.objectives) > 1:
             raise ValueError("prune supports only one objective; give one")
         if both := sorted(set(self.space) & set(self.fixed)):
@@ -117,7 +116,7 @@ class Search:
         if self.sampler == "grid":
             self.grid()
 
-    def suggest(self, trial: Trial) -> dict[str, Any]:
+    def suggest(self, trial: "Trial") -> dict[str, Any]:
         """Return the values that Optuna suggests for the trial and the fixed settings, by key."""
         return {key: values.suggest(trial, key) for key, values in self.space.items()} | self.fixed
 
@@ -145,7 +144,7 @@ class Search:
 
 def read_search(file: Path) -> Search:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = yaml.load(file.read_text(encoding="utf-8"), params.Loader)
     except OSError as error:
         raise SonorantError(f"{file}: {error.strerror}; name a file such as tuning/vocoder.yaml") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -160,22 +159,19 @@ def _directed(objectives: Any) -> bool:
 
 
 def check_types(search: Search) -> None:
-    """Raise SonorantError if a value does not have its setting's type."""
-    tried = [(key, value) for key, values in search.space.items() for value in values.ends]
-    for key, value in [*tried, *search.fixed.items()]:
-        kind = _type_of(key)
+    """Raise SonorantError if a value does not have its setting's type or is out of its range."""
+    tried = [("space", key, value) for key, values in search.space.items() for value in values.ends]
+    for part, key, value in [*tried, *(("fixed", *item) for item in search.fixed.items())]:
+        section, name, *_ = key.split(".")
         whole = int(value) if isinstance(value, float) and value == int(value) and is_whole(key) else value
-        try:
-            built(kind, json.loads(json.dumps(whole)))
-        except DoubtError:
-            expected = getattr(kind, "__name__", str(kind)).replace("typing.", "")
-            raise SonorantError(f"{key}: expected {expected}, not {value!r}") from None
+        one = make_dataclass("One", [(name, _type_of(key, bounds=True))])
+        parse_checked({name: whole}, one, Path(part), key=section)
 
 
-def _type_of(key: str) -> Any:
+def _type_of(key: str, bounds: bool = False) -> Any:
     section, *names = key.split(".")
     known = section in params.sections() and len(names) == 1
-    return typing.get_type_hints(params.owner(section)).get(names[0], Any) if known else Any
+    return typing.get_type_hints(params.owner(section), include_extras=bounds).get(names[0], Any) if known else Any
 
 
 def is_whole(key: str) -> bool:

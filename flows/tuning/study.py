@@ -15,13 +15,14 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from flows.tuning.search import Search, coded
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.files import locked, parse_checked
 from sonorant.registry.tracking.mlflow_store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"
 """Environment variable with the URL of the storage, which may contain a password."""
 LOCKS = Path("runs/tuning")
+START = "start one with: sonorant tune run tuning/vocoder.yaml, or: sonorant curve run"
 HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
 """Seconds between a worker's heartbeats; a worker without one for three times as long counts as dead."""
 RETRIES = 5
@@ -48,12 +49,15 @@ class TrialFailed(SonorantError):
     """Only this trial failed, because its settings contradict each other or training diverged."""
 
 
-def open_storage(folder: Path = Path()) -> RDBStorage:
+def open_storage(folder: Path = Path(), make: bool = True) -> RDBStorage:
     """Open the storage SONORANT_TUNING_STORAGE, or the project's runs/tuning.db. Raises SonorantError if it is
-    unreachable."""
-    address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
+    unreachable, or absent and not `make`."""
+    file = folder / "runs" / "tuning.db"
+    address = os.environ.get(STORAGE) or f"sqlite:///{file.resolve()}"
     sqlite = address.startswith("sqlite")
-    (folder / "runs").mkdir(exist_ok=True)
+    if not make and STORAGE not in os.environ and not file.exists():
+        raise SonorantError(f"no study exists; {START}")
+    file.parent.mkdir(exist_ok=True)
     try:
         with locked(folder / LOCKS / "storage.lock"):  # two processes must not create the tables simultaneously
             return RDBStorage(
@@ -64,11 +68,11 @@ def open_storage(folder: Path = Path()) -> RDBStorage:
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
             )
     except ImportError:
-        raise SonorantError(
-            f"{STORAGE}: {shown(address)} needs a driver; run: pip install 'sonorant[postgres]'"
-        ) from None
+        raise SonorantError(f"{STORAGE}: {shown(address)} needs a driver; run: {install('postgres')}") from None
     except Exception as error:
-        raise SonorantError(f"{STORAGE}: {shown(address)} cannot be reached; check it ({shown(error)[:200]})") from None
+        raise SonorantError(
+            f"{STORAGE}: {shown(address)} cannot be reached ({shown(error)[:200]}); check the address and its server"
+        ) from None
 
 
 class TuningStudy:
@@ -227,7 +231,7 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
 def load_study(storage: RDBStorage, name: str) -> TuningStudy:
     names = optuna.get_all_study_names(storage)
     if name not in names:
-        there = f"choose one of: {', '.join(names)}" if names else "none exists; start one with: sonorant tune run"
+        there = f"choose one of: {', '.join(names)}" if names else START
         raise SonorantError(f"unknown study '{name}'; {there}")
     return TuningStudy(optuna.load_study(study_name=name, storage=storage))
 

@@ -19,6 +19,7 @@ from flows.tuning.study import load_study, open_storage
 from flows.tuning.trial import TrialWork
 from sonorant.cli.say import end_cleanly_on_sigterm
 from sonorant.errors import SonorantError
+from sonorant.processes import at_most_cores
 from sonorant.registry.tracking.mlflow_store import store_uri
 from tasks.stage import run
 
@@ -98,6 +99,7 @@ def run_workers(study: str, count: int) -> None:
 
     with get_client(sync_client=True) as client:
         address = str(client.api_url)  # the server may be temporary, of this flow run
+    count = at_most_cores(count, "workers") or 1
     cores, gpus = sorted(os.sched_getaffinity(0)), visible_gpus()
     environment = os.environ | {"PREFECT_API_URL": address, "MLFLOW_TRACKING_URI": store_uri()}
     processes: list[subprocess.Popen[bytes]] = []

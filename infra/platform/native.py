@@ -25,6 +25,7 @@ from infra.platform.programs import as_postgres, postgres_program, program
 from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, Service, filled, needed_by
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, locked, read_json, write_json
+from sonorant.registry.tracking.mlflow_store import models_page
 from tasks.stage import run
 
 START = "make serve STACK=full"
@@ -224,6 +225,8 @@ def main() -> None:
         platform.upgrade()
     else:
         platform.start()
+        uri = filled(CLIENT["MLFLOW_TRACKING_URI"], platform.words())
+        print(f"MLflow's models: {models_page(uri)}", file=sys.stderr)
         print(f"set -a; . {platform.client_file}; set +a")
 
 

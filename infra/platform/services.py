@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sonorant import QUIET
+
 DATABASES = {"prefect": ("prefect",), "mlflow": ("mlflow", "mlflow_auth")}
 """Databases of each server, by the server's PostgreSQL role."""
 BUCKETS = ("mlflow", "dvc")
@@ -64,7 +66,6 @@ class Service:
         return not self.health
 
 
-QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 S3_CLIENT = {
     "AWS_ACCESS_KEY_ID": "{S3_ACCESS_KEY}",
     "AWS_SECRET_ACCESS_KEY": "{S3_SECRET_KEY}",

@@ -5,12 +5,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.loudness import loudness, true_peak
 from sonorant.audio.voice_activity import Span
+from sonorant.checked import Amount, Interval, Positive
 
 JOINT = 0.005
 """Length in seconds of the crossfade where a pause is shortened."""
@@ -22,26 +24,18 @@ _TELLING = 0.1
 class ConditionConfig:
     """Section `condition` of params.yaml. None disables a step."""
 
-    margin: float | None = 0.15
+    margin: Amount | None = 0.15
     """Seconds of silence to keep before and after the speech."""
-    longest_pause: float | None = None
+    longest_pause: Annotated[Positive, Interval(ge=4 * JOINT)] | None = None
     """Maximum length in seconds of a pause within the speech."""
     remove_dc: bool = True
     """Whether to subtract the constant offset."""
-    loudness: float | None = -20.0
+    loudness: Annotated[float, Interval(gt=-70, lt=0)] | None = -20.0
     """Target integrated loudness in LUFS of each recording."""
-    true_peak: float | None = -1.0
+    true_peak: Annotated[float, Interval(ge=-70, le=0)] | None = -1.0
     """Maximum true peak in dBTP; the gain is reduced if necessary."""
 
     def __post_init__(self) -> None:
-        if self.margin is not None and self.margin < 0:
-            raise ValueError(f"margin is {self.margin} seconds; it must be at least 0")
-        if self.longest_pause is not None and self.longest_pause < 4 * JOINT:
-            raise ValueError(f"longest_pause is {self.longest_pause}; it must be at least {4 * JOINT:g} seconds")
-        if self.loudness is not None and not -70 < self.loudness < 0:
-            raise ValueError(f"loudness is {self.loudness} LUFS; it must be between -70 and 0")
-        if self.true_peak is not None and self.true_peak > 0:
-            raise ValueError(f"true_peak is {self.true_peak} dBTP; it must be at most 0")
         if self.true_peak is not None and self.loudness is None:
             raise ValueError("true_peak limits the gain for loudness; set loudness, or set true_peak to null")
 

@@ -26,27 +26,57 @@ def cut_off(path: Path) -> str | None:
         return look(data) if look else None
 
 
+def continues(path: Path) -> bool:
+    """Return whether sound follows the end that a header states: a WAV whose header was not completed or whose length
+    exceeds 4 GiB, or joined Ogg or FLAC files."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        match data[:4]:
+            case b"RIFF":
+                return _wav_continues(data)
+            case b"OggS":
+                return 0 <= data.find(b"OggS\0\0") < data.rfind(b"OggS\0\2")  # pages within and at the start of streams
+            case _:
+                return data[:4] == b"fLaC" and data.find(b"fLaC", 4) > 0
+
+
+def _wav_continues(data: mmap) -> bool:
+    sound, after = _wav_layout(data)
+    if sound is None:
+        return False
+    rest = len(data) - sum(sound)
+    # Chunks or a tag may follow the sound, but a tag is shorter.
+    chunks = len(data) - 8 < after <= len(data) + 1
+    return rest > 0 and not chunks and (rest > sound[1] or sound[1] in _UNKNOWN_LENGTH)
+
+
+def _wav_layout(data: mmap) -> tuple[tuple[int, int] | None, int]:
+    """Return first byte and stated size of a WAV's sound, and where its last chunk ends."""
+    sound, position = None, 12
+    while position + 8 <= len(data) and (sound is None or min(data[position : position + 4]) >= 32):
+        size = _number(data, position + 4, "little")
+        if sound is None and data[position : position + 4] == b"data":
+            sound = position + 8, size
+        position += 8 + size + size % 2
+    return sound, position
+
+
 def _number(data: bytes | mmap, place: int, order: Literal["little", "big"] = "big", width: int = 4) -> int:
     return int.from_bytes(data[place : place + width], order)
 
 
-def _lacks(what: str, size: int, held: int) -> str | None:
-    missing = held < size and size not in _UNKNOWN_LENGTH
+def _lacks(what: str, size: int, held: int, *, wraps: bool = False) -> str | None:
+    """`wraps`: whether more than 4 GiB behind the stated size are sound too."""
+    missing = (held < size and size not in _UNKNOWN_LENGTH) or (wraps and held - size >= 2**32)
     return f"its {what} should contain {size} bytes but contains {held}" if missing else None
 
 
 def _wav(data: mmap) -> str | None:
-    position = 12
-    while position + 8 <= len(data):
-        size = _number(data, position + 4, "little")
-        if data[position : position + 4] == b"data":
-            return _lacks("data chunk", size, len(data) - position - 8)
-        position += 8 + size + size % 2
-    return "it ends before its data chunk"
+    sound, _ = _wav_layout(data)
+    return _lacks("data chunk", sound[1], len(data) - sound[0]) if sound else "it ends before its data chunk"
 
 
 def _au(data: mmap) -> str | None:
-    return _lacks("sound", _number(data, 8), max(len(data) - _number(data, 4), 0))
+    return _lacks("sound", _number(data, 8), max(len(data) - _number(data, 4), 0), wraps=True)
 
 
 def _caf(data: mmap) -> str | None:
@@ -141,7 +171,7 @@ def _name(mark: bytes) -> str:
 _FORMATS: tuple[tuple[int, bytes, Callable[[mmap], str | None]], ...] = (
     (8, b"AVI ", lambda data: _lacks("RIFF chunk", _number(data, 4, "little"), len(data) - 8)),
     (0, b"RIFF", _wav),
-    (0, b"FORM", lambda data: _lacks("FORM chunk", _number(data, 4), len(data) - 8)),
+    (0, b"FORM", lambda data: _lacks("FORM chunk", _number(data, 4), len(data) - 8, wraps=True)),
     (0, b"OggS", _ogg),
     (0, b"caff", _caf),
     (0, b".snd", _au),

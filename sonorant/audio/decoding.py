@@ -2,7 +2,9 @@
 channels."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +13,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from sonorant.errors import SonorantError
+from sonorant.audio.containers import continues
+from sonorant.errors import SonorantError, needing
 
 # fmt: off
 SUFFIXES = (
@@ -23,7 +26,12 @@ SUFFIXES = (
 PREROLL = 0.5
 """Seconds to decode before the requested part, because the first frames after a seek are wrong in Opus and MP3, and
 containers seek only to a block."""
+SLACK = 0.1
+"""Seconds by which a file may be shorter than its stored length, such as an MP3 cut out of a stream."""
+CONTINUES = "it continues behind its stated end"
 _UNKNOWN = "Format not recognised"
+_JOINED = 0.5  # minimum seconds that FFmpeg finds behind the end of an MP3
+_DENSEST = 2**14  # maximum samples in a byte: silence as FLAC
 
 
 class UndecodableError(SonorantError):
@@ -53,87 +61,107 @@ class Header:
 def header(path: Path) -> Header:
     """Read a header without decoding. Raises SonorantError if the file does not exist, UndecodableError if it contains
     no sound."""
-    opened = _open(path)
-    if isinstance(opened, str):
-        return _ffmpeg(path, opened).header(path, opened)
-    with opened as file:
+    with _opened(path) as (file, refused):
+        if file is None:
+            return _ffmpeg(path, refused).header(path, refused)
         if file.samplerate < 1:
             raise UndecodableError(path, "sample rate 0")
         form, frames = f"{file.format} {file.subtype}", file.frames
-        return Header(sample_rate=file.samplerate, frames=frames, channels=file.channels, form=form, least=frames)
+        least = max(frames - round(SLACK * file.samplerate), 0) if file.subtype.startswith("MPEG") else frames
+        return Header(sample_rate=file.samplerate, frames=frames, channels=file.channels, form=form, least=least)
 
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
     """Decode a file from `start` to `end` (seconds; None means the file's end) to float32 (S, C), full scale 1.0, and
     the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same part of the whole file,
     within 1 ms in formats with only time stamps (webm). Raises errors as `header` does."""
-    opened = _open(path)
-    if isinstance(opened, str):
-        return _ffmpeg(path, opened).decode(path, start, end, opened)
-    with opened as file:
+    with _opened(path) as (file, refused):
+        if file is None:
+            return _ffmpeg(path, refused).decode(path, start, end, refused)
         if file.format == "MP3" and start > 0 and find_spec("av"):
             # After a seek, libsndfile's MP3 decoder prints warnings about the preceding frames.
             return _ffmpeg(path, _UNKNOWN).decode(path, start, end, _UNKNOWN)
-        try:
-            return _read(file, start, end), file.samplerate
-        except soundfile.SoundFileError as error:
-            raise UndecodableError(path, f"decoding failed: {_problem(error)}") from None
+        return _read(file, start, end), file.samplerate
 
 
 def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
     """Decode a whole file in constant memory: yield pieces (S, C) of at most about 10 s, and the rate in Hz."""
-    opened = _open(path)
-    if isinstance(opened, str):
-        yield from _ffmpeg(path, opened).decode_blocks(path, opened)
-        return
-    with opened as file:
-        try:
-            for block in file.blocks(10 * file.samplerate, dtype="float32", always_2d=True):
-                yield block, file.samplerate
-        except soundfile.SoundFileError as error:
-            raise UndecodableError(path, f"decoding failed: {_problem(error)}") from None
+    with _opened(path) as (file, refused):
+        if file is None:
+            yield from _ffmpeg(path, refused).decode_blocks(path, refused)
+            return
+        left = file.frames
+        while left > 0 and len(block := file.read(min(left, 10 * file.samplerate), "float32", always_2d=True)):
+            yield block, file.samplerate
+            left -= len(block)
 
 
 def seeks_fast(path: Path) -> bool:
     """Return whether the time to read a part is independent of its position."""
-    opened = _open(path)
-    if isinstance(opened, str):
-        return False
-    with opened as file:
-        return file.format not in ("MP3", "OGG")
+    with _opened(path) as (file, _):
+        return file is not None and file.seekable() and file.format not in ("MP3", "OGG")
 
 
 def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray[np.float32]:
     first = min(round(max(start, 0.0) * file.samplerate), file.frames)
     before = min(first, round(PREROLL * file.samplerate)) if file.format in ("MP3", "OGG") else 0
-    if first:
+    if not file.seekable():
+        before = first
+    elif first:
         file.seek(first - before)
-    count = -1 if end is None else before + max(round(end * file.samplerate) - first, 0)
+    count = file.frames if end is None else before + max(round(end * file.samplerate) - first, 0)
     return file.read(count, dtype="float32", always_2d=True)[before:]
 
 
-def _open(path: Path) -> soundfile.SoundFile | str:
-    """Open the file with libsndfile, or return the reason for failure. A file that opens but fails later is damaged;
-    FFmpeg might decode only its beginning."""
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[soundfile.SoundFile | None, str]]:
+    """Open the file with libsndfile; yield None and the reason if FFmpeg must read it. Any decoder's error becomes an
+    UndecodableError. A file that fails after opening is damaged; FFmpeg might decode only its beginning."""
     if not path.is_file():
-        raise SonorantError(f"{path}: no such audio file")
+        raise SonorantError(f"{path}: no such audio file; restore it or correct the path")
+    file, refused = None, ""
     try:
-        return soundfile.SoundFile(path)
+        file = soundfile.SoundFile(path)
+        refused = _misread(path, file)
     except soundfile.SoundFileError as error:
-        return _problem(error)
+        refused = _problem(error)
     except TypeError:  # a name ending in .raw
-        return "samples without a header"
+        refused = "samples without a header"
+    try:
+        with file or nullcontext():
+            yield None if refused else file, refused
+    except (SonorantError, MemoryError):
+        raise
+    except Exception as error:  # decoders raise errors of any type
+        raise UndecodableError(path, f"decoding failed: {_problem(error)}") from None
 
 
-def _problem(error: soundfile.SoundFileError) -> str:
-    return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")
+def _misread(path: Path, file: soundfile.SoundFile) -> str:
+    """Return why libsndfile does not read the file to its end; empty if it does."""
+    found = path.stat()
+    seconds = file.frames / file.samplerate if file.format == "MP3" else None
+    if _continues(path, found.st_size, found.st_mtime_ns, seconds):
+        return CONTINUES
+    return "its length is not stored" if file.frames > _DENSEST * found.st_size else ""
+
+
+@lru_cache(maxsize=1024)
+def _continues(path: Path, size: int, modified: int, seconds: float | None) -> bool:
+    if seconds is None:
+        return continues(path)
+    with suppress(Exception):  # PyAV is missing, or FFmpeg cannot read what libsndfile can
+        counted: Header = _ffmpeg(path, CONTINUES).header(path, CONTINUES)
+        return counted.seconds > seconds + _JOINED
+    return False
+
+
+def _problem(error: Exception) -> str:
+    said = getattr(error, "error_string", None) or getattr(error, "strerror", None) or error
+    return " ".join(str(said).split()).removeprefix("Error : ").rstrip(".")
 
 
 def _ffmpeg(path: Path, refused: str) -> ModuleType:
     """Import FFmpeg's decoders, which synthesis does not need."""
-    try:
+    with needing("pipeline", f"{path}: not wav, flac, ogg, mp3 or aiff ({refused});"):
         from sonorant.audio import ffmpeg
-    except ImportError:
-        hint = "formats other than wav, flac, ogg, mp3 and aiff require PyAV; run: pip install 'sonorant[pipeline]'"
-        raise SonorantError(f"{path}: cannot be read as audio ({refused}); {hint}") from None
     return ffmpeg

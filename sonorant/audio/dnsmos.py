@@ -11,6 +11,7 @@ import numpy as np
 
 from sonorant.audio.arrays import Doubles, Floats
 from sonorant.audio.wav import resample
+from sonorant.errors import install
 from sonorant.processes import spread
 
 RATE = 16_000
@@ -27,7 +28,6 @@ SCORES = {
 }
 """Polynomials that map the network's outputs to scores from 1 to 5: overall, speech, background."""
 OUTPUTS = ("sig", "bak", "ovrl")
-NOT_INSTALLED = "not run: speechmos is not installed; run: pip install 'sonorant[mos]'"
 
 
 def installed() -> bool:
@@ -37,7 +37,7 @@ def installed() -> bool:
 def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
     """Return scores (clips, 3) in the order of `SCORES`, or "not run: <reason>"."""
     if not installed():
-        return NOT_INSTALLED
+        return f"not run: speechmos is not installed; run: {install('mos')}"
     return np.array(spread(rate_clip, clips, label="DNSMOS", unit="clip"))
 
 

@@ -16,7 +16,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.audio.decoding import PREROLL, Header, UndecodableError
+from sonorant.audio.decoding import CONTINUES, PREROLL, SLACK, Header, UndecodableError
 
 GAP = 0.05, 60.0
 """Minimum and maximum jump in time stamps, in seconds, that counts as a gap: a smaller one is rounding, a larger one a
@@ -29,8 +29,6 @@ _FORMATS = (
 _TELLING = ("mov", "matroska", "asf", "avi", "caf", "wv", "tta", "ape", "dsf")
 """Formats that store the length; in others, the packets are counted."""
 _PROTECTED = ("drms", "enca")
-SLACK = 0.1
-"""Seconds by which a file may be shorter than its stored length."""
 
 Samples = NDArray[np.float32]
 _Sound = tuple[float | None, Samples]
@@ -44,6 +42,8 @@ def header(path: Path, refused: str) -> Header:
     with _opened(path, refused) as file:
         rate, told = file.rate, file.sound_length
         seconds = next((known for known in (told, file.longest) if known is not None), None)
+        if file.continues and file.container.format.name == "wav":
+            seconds = file.container.size * 8 / (file.stream.codec_context.bit_rate or 1)
         frames = round((_counted(file) if seconds is None else seconds) * rate)
         least = 0 if told is None else max(frames - round(SLACK * rate), 0)
         form = f"{file.container.format.name} {file.stream.codec_context.name}"
@@ -52,9 +52,10 @@ def header(path: Path, refused: str) -> Header:
 
 
 def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[NDArray[np.float32], int]:
-    """Decode a part as `decoding.decode` does. A file in which seeking fails is decoded from its start."""
+    """Decode a part as `decoding.decode` does. A file in which seeking fails, or misses as in joined MP3s, is decoded
+    from its start."""
     found = None
-    if start > 2 * PREROLL:
+    if start > 2 * PREROLL and refused != CONTINUES:
         with _opened(path, refused) as file, suppress(UndecodableError):  # a seek may split a packet
             found = _part(file, start, end, jump=True)
     if found is None:
@@ -79,6 +80,8 @@ class _File:
     path: Path
     container: av.container.InputContainer
     stream: av.AudioStream
+    continues: bool = False
+    """Whether sound follows the stated end, perhaps after packets that are not sound."""
 
     @property
     def rate(self) -> int:
@@ -101,8 +104,10 @@ class _File:
 
 @contextmanager
 def _opened(path: Path, refused: str) -> Iterator[_File]:
+    continues = refused == CONTINUES
     # Bytes and seconds to probe: in a film, sound may begin long after the picture.
     look = {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "probesize": "32M", "analyzeduration": "60M"}
+    look["ignore_length"] = str(int(continues))
     try:
         container = av.open(f"file:{path}", options=look, metadata_errors="replace")
     except av.FFmpegError:
@@ -117,7 +122,7 @@ def _opened(path: Path, refused: str) -> Iterator[_File]:
             raise UndecodableError(path, "it is copy-protected (DRM)")
         if stream.codec_context.sample_rate < 1:
             raise UndecodableError(path, "its audio stream is empty")
-        yield _File(path=path, container=container, stream=stream)
+        yield _File(path=path, container=container, stream=stream, continues=continues)
 
 
 def _counted(file: _File) -> float:
@@ -183,10 +188,12 @@ def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tupl
 def _sounds(file: _File) -> Iterator[_Sound]:
     resampler, seconds = av.AudioResampler(format="fltp"), 0.0
     try:
-        for frame in file.container.decode(file.stream):
-            for samples in resampler.resample(frame):
-                yield frame.time, samples.to_ndarray().astype(np.float32, copy=False)
-            seconds = frame.time or seconds
+        for packet in file.container.demux(file.stream):
+            with suppress(*[av.InvalidDataError] * file.continues):
+                for frame in packet.decode():
+                    for samples in resampler.resample(frame):
+                        yield frame.time, samples.to_ndarray().astype(np.float32, copy=False)
+                    seconds = frame.time or seconds
     except (av.FFmpegError, ValueError) as error:  # ValueError: rate or channels change
         problem = str(getattr(error, "strerror", None) or error)
         raise UndecodableError(file.path, f"decoding failed after {seconds:.2f} s: {problem}") from None

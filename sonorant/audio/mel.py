@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sonorant.checked import Amount, Count, Positive, Size
+
 _BAND = 10  # number of filters computed together
 
 FLOOR = 1e-5
@@ -19,23 +21,20 @@ FLOOR = 1e-5
 class MelConfig:
     """Section `audio` of params.yaml."""
 
-    sample_rate: int = 16000
+    sample_rate: Count = 16000
     """Sample rate in Hz; recordings are resampled to it."""
-    n_fft: int = 1024
+    n_fft: Size = 1024
     """Length in samples of the Hann window and the Fourier transform."""
-    hop: int = 256
+    hop: Size = 256
     """Number of samples from one frame to the next."""
-    n_mels: int = 80
+    n_mels: Size = 80
     """Number of mel bins."""
-    f_min: float = 0.0
+    f_min: Amount = 0.0
     """Lower edge in Hz of the lowest mel bin."""
-    f_max: float = 8000.0
+    f_max: Positive = 8000.0
     """Upper edge in Hz of the highest mel bin."""
 
     def __post_init__(self) -> None:
-        for name in ("sample_rate", "n_fft", "hop", "n_mels"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.hop > self.n_fft or (self.n_fft - self.hop) % 2:
             raise ValueError(
                 f"hop is {self.hop}; it must not exceed n_fft ({self.n_fft}) and differ from it by an even number"

@@ -13,7 +13,8 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
-from sonorant.errors import SonorantError
+from sonorant.checked import Count, Text
+from sonorant.errors import SonorantError, install
 from sonorant.processes import spread
 
 RATE = 16_000
@@ -24,16 +25,14 @@ RATE = 16_000
 class RecognizerConfig:
     """Section `recognizer` of params.yaml."""
 
-    name: str = "pocketsphinx"
+    name: Text = "pocketsphinx"
     """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`, where `<model>` is a hub name or a local
     folder."""
-    sentences: int = 160
+    sentences: Count = 160
     """Number of held-out sentences to recognise, selected by a hash of their ids."""
 
     def __post_init__(self) -> None:
         split_name(self.name)
-        if self.sentences < 1:
-            raise ValueError(f"sentences must be at least 1, not {self.sentences}")
 
 
 @dataclass(frozen=True)
@@ -172,9 +171,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def _require(module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise SonorantError(
-            f"recognizer.name: {module.replace('_', '-')} is not installed; run: pip install 'sonorant[{extra}]'"
-        )
+        raise SonorantError(f"recognizer.name: {module.replace('_', '-')} is not installed; run: {install(extra)}")
 
 
 def _loaded(load: Callable[[], Any], name: str) -> Any:
@@ -182,7 +179,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Any:
         return load()
     except Exception as error:  # each hub client raises its own class
         raise SonorantError(
-            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]}); check the model"
+            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]}); check the name"
         ) from None
 
 

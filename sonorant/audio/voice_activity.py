@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Doubles, Floats
 from sonorant.audio.wav import resample
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 
 RATE = 16_000
 """Sample rate of the network's input in Hz."""
@@ -65,7 +65,7 @@ def _network() -> Any:
 
     package = importlib.util.find_spec("silero_vad")
     if package is None or not package.submodule_search_locations:
-        raise SonorantError("voice activity: silero-vad is not installed; run: pip install 'sonorant[pipeline]'")
+        raise SonorantError(f"voice activity: silero-vad is not installed; run: {install('pipeline')}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # recordings are distributed over processes
     # Use only the file, because importing the package would import torch.

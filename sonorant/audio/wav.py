@@ -1,8 +1,6 @@
 """Read recordings as mono float32; write 16-bit WAV."""
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -40,31 +38,8 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
         raise SonorantError(f"{path}: expected mono samples of shape (S,), not {samples.shape}")
     if not np.isfinite(samples).all():
         raise SonorantError(f"{path}: not written, because the samples contain NaN or infinity; check their source")
-    with atomic_wav(path, rate) as append:
-        append(pcm16(samples))
-
-
-@contextmanager
-def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
-    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
-    A pipe or device is written immediately; its header leaves the length unknown."""
-    special = path.exists() and not path.is_file()
-    with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
-        written = 0
-
-        def append(samples: NDArray[np.int16]) -> None:
-            nonlocal written
-            file.write(samples.tobytes())
-            if special:
-                file.flush()
-            written += len(samples)
-
-        if header:
-            file.write(wav_header(rate, None))
-        yield append
-        if header and not special:
-            file.seek(0)
-            file.write(wav_header(rate, written))
+    with atomic_file(path.resolve()) as temporary:
+        temporary.write_bytes(wav_header(rate, len(samples)) + pcm16(samples).tobytes())
 
 
 def pcm16(samples: np.ndarray) -> NDArray[np.int16]:

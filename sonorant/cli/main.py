@@ -4,16 +4,15 @@ import argparse
 import logging
 import os
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from sonorant.cli.pipeline import PROGRAMS, add_pipeline
-from sonorant.cli.say import add_say, end_cleanly_on_sigterm
+from sonorant.cli.say import add_say
 from sonorant.cli.serve import add_serve
 from sonorant.cli.store import add_store
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, Stopped, file_errors, needing
 from sonorant.plugins import added, load
 
 WATCH_EXAMPLES = """\
@@ -27,15 +26,17 @@ exit status: 0 the training finished, 75 it was stopped and can be resumed, 1 it
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a SonorantError becomes one line and exit status 1."""
+    """Run the command line; a SonorantError or an error of the file system becomes one line and exit status 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parsed = _parser(arguments).parse_args(arguments)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
-        parsed.run(parsed)
+        with file_errors():
+            parsed = _parser(arguments).parse_args(arguments)
+            parsed.run(parsed)
     except SonorantError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        stopped = isinstance(error, Stopped)
+        print(error if stopped else f"error: {error}", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT if stopped else 1) from None
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
     except BrokenPipeError:  # the reader stopped; avoid a second error when Python closes the output
@@ -85,10 +86,8 @@ def _above_zero(text: str) -> float:
 
 
 def _watch(arguments: argparse.Namespace) -> None:
-    try:
+    with needing("pipeline", "sonorant watch"):
         from sonorant.training.watch import watch
-    except ModuleNotFoundError as error:
-        raise SonorantError(f"sonorant watch needs {error.name}; run: pip install 'sonorant[pipeline]'") from None
     raise SystemExit(watch(arguments.folder, arguments.interval, arguments.once))
 
 
@@ -122,10 +121,7 @@ def _run_task(arguments: argparse.Namespace) -> None:
     if not Path(f"{room}/{task}.py").is_file():
         raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the project folder, which has {room}/")
     command = [sys.executable, "-m", f"{room}.{task}", *arguments.arguments]
-    if room == "flows":
-        os.execv(command[0], command)  # the program handles Ctrl-C and SIGTERM for its processes
-    end_cleanly_on_sigterm()  # so that the task exits too
-    raise SystemExit(subprocess.run(command).returncode)
+    os.execv(command[0], command)  # the program handles Ctrl-C and SIGTERM for its processes
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 import argparse
 import os
-import subprocess
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, Stopped, install
+from sonorant.processes import STOPPED, UNDER, run_stoppable
 
 STAGES = {
     "prepare": (("features", "recognize_recordings"), "Check the recordings, audit them, and compute features."),
@@ -43,8 +44,20 @@ def _repro(arguments: argparse.Namespace) -> None:
     if not Path("dvc.yaml").is_file():
         raise SonorantError("dvc.yaml: no such file; run this command in the project folder")
     if find_spec("dvc") is None:
-        raise SonorantError("DVC is not installed; run: pip install 'sonorant[pipeline]'")
+        raise SonorantError(f"dvc.yaml requires dvc; run: {install('pipeline')}")
+    for folder in (Path.cwd(), Path.cwd() / ".dvc"):  # DVC would offer its support
+        if not os.access(folder, os.W_OK, effective_ids=True):
+            raise SonorantError(f"{folder}: cannot be written; change its permissions")
     # Stages run `python`, which must be that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]
-    raise SystemExit(subprocess.run(command, env=os.environ | {"PATH": path}).returncode)
+    # SIGINT, since DVC keeps its locks on SIGTERM; once, in a group of its own.
+    status, stopped = run_stoppable(
+        command,
+        lambda child: os.killpg(child.pid, signal.SIGINT),
+        env=os.environ | {"PATH": path, UNDER: "sonorant"},
+        process_group=0,
+    )
+    if stopped and status:
+        raise Stopped(STOPPED)
+    raise SystemExit(status)

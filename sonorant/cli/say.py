@@ -1,4 +1,4 @@
-"""`sonorant say`: speak a text from an argument or standard input into a wav file or standard output."""
+"""`sonorant say`: speak a text from an argument or standard input into a sound file or standard output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
+from sonorant.files import check_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,16 +54,17 @@ _BYTES_AT_ONCE = 4096
 def add_say(commands: argparse._SubParsersAction) -> None:
     say = commands.add_parser(
         "say",
-        help="speak a text and write a wav file",
-        description="Speak a text and write it as a 16-bit wav file.",
+        help="speak a text and write a sound file",
+        description="Speak a text and write it as a sound file.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     say.set_defaults(run=run)
     add = say.add_argument
-    add("text", help="text to speak; - reads it from standard input (UTF-8)")
+    add("text", type=utf8, help="text to speak; - reads it from standard input (UTF-8)")
     add_voice(say)
-    add("-o", "--out", required=True, metavar="FILE", help="wav file to write; - means standard output")
+    out = "file to write: .wav (or no ending), .mp3, .flac, .opus, .ogg or, as --raw, .raw; - is standard output"
+    add("-o", "--out", required=True, metavar="FILE", help=out)
     stream = "write speech while the text is still being read, which can have any length"
     add("--stream", action="store_true", help=stream)
     patience = "with - and --stream: speak a complete sentence after this long without new text (default: wait)"
@@ -71,7 +73,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("--raw", action="store_true", help=raw)
     timings = "also write the time of each word: .json (with phonemes), .srt or .vtt (subtitles)"
     add("--timings", type=Path, metavar="FILE", help=timings)
-    add("--speaker", metavar="NAME", help="speaker of a voice with several (default: the first)")
+    add("--lexicon", type=Path, metavar="FILE", help="words and their phonemes, as in text.lexicon of params.yaml")
+    add("--speaker", type=utf8, metavar="NAME", help="speaker of a voice with several (default: the first)")
     speed = "0.5 (slow) to 2.0 (fast); default 1.0; codec_lm supports only 1.0"
     add("--speed", type=float, default=1.0, metavar="X", help=speed)
     add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; default 0")
@@ -80,12 +83,14 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     _add_decoding(say)
     marks = "speak [[ ]] and <speak> literally, not as phonemes, pauses and SSML (docs/pronunciation.md)"
     add("--no-markup", dest="markup", action="store_false", help=marks)
+    lines = "a line end ends a sentence, as in lists and headings (default: only an empty line does)"
+    add("--lines", action="store_true", help=lines)
     add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's)")
     runtime = "runtime of the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
     engines = "folder of TensorRT engines (default: in the user's cache)"
     add("--engines", type=Path, metavar="FOLDER", help=engines)
-    add("--threads", type=int, metavar="N", help="CPU threads (default: one per core)")
+    add("--threads", type=int, metavar="N", help="CPU threads, at most one per core (the default)")
 
 
 def _add_decoding(say: argparse.ArgumentParser) -> None:
@@ -111,6 +116,16 @@ def add_voice(command: argparse.ArgumentParser) -> None:
     command.add_argument("--voice", required=True, metavar="VOICE", help=voice)
 
 
+def utf8(argument: str) -> str:
+    """Check an argument of the command line. Raises SonorantError if it is not UTF-8."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        place = len(argument[: error.start].encode())
+        raise SonorantError(f"argument {ascii(argument)[:60]}: not UTF-8 (byte {place}); convert it first") from None
+    return argument
+
+
 @contextmanager
 def bundle_folder(voice: str) -> Iterator[Path]:
     """Yield the bundle's folder, a temporary download if the voice is in the registry."""
@@ -118,10 +133,8 @@ def bundle_folder(voice: str) -> Iterator[Path]:
         yield Path(voice)
         return
     with TemporaryDirectory() as temporary:
-        try:
+        with needing("pipeline", voice):
             from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
-        except ModuleNotFoundError as error:
-            raise SonorantError(f"{voice}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
         yield download_bundle(voice, Path(temporary))
 
 
@@ -132,16 +145,16 @@ def end_cleanly_on_sigterm() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Speak the text. An error leaves no file; a closed pipe stops the speech."""
-    from sonorant.audio.wav import atomic_wav, pcm16, wav_header
+    from sonorant.audio.encoding import ENDINGS, sound_file
+    from sonorant.audio.wav import pcm16, wav_header
     from sonorant.speech import Voice
-    from sonorant.speech.subtitles import check_name, timings_file
+    from sonorant.speech.subtitles import timings_file
 
-    if Path(arguments.out).is_dir():
-        raise SonorantError(f"{arguments.out}: is a folder; give the path of a wav file")
-    if arguments.timings:
-        check_name(arguments.timings)
-        if arguments.timings.resolve() == Path(arguments.out).resolve():
-            raise SonorantError(f"{arguments.out}: --timings and -o need different files")
+    out = Path(arguments.out)
+    check_name(out, ENDINGS)
+    encoding = ENDINGS[out.suffix.lower()]
+    if arguments.raw and out.suffix and encoding != "pcm":
+        raise SonorantError(f"{out}: --raw writes samples alone; use a name that ends in .raw or .pcm")
     if arguments.patience is not None and not (arguments.stream and arguments.text == "-" and arguments.patience >= 0):
         raise SonorantError("--patience must be at least 0 seconds, and needs --stream and the text -")
     end_cleanly_on_sigterm()
@@ -151,24 +164,20 @@ def run(arguments: argparse.Namespace) -> None:
         told = _speech(voice, arguments)
         try:
             with timings_file(arguments.timings) if arguments.timings else nullcontext() as timings:
-                speech = (pcm16(samples) for samples in _heard(told, timings, whole=not arguments.stream))
-                first = next(speech)  # an error here must not leave a file
-                parts = chain([first], speech)
+                speech = _heard(told, timings, whole=not arguments.stream)
                 if arguments.out == "-":
+                    first = next(speech)  # an error here must not write a header
                     length = None if arguments.stream else len(first)
                     header = b"" if arguments.raw else wav_header(voice.sample_rate, length)
-                    _write_to_standard_output(chain([header], (samples.tobytes() for samples in parts)))
+                    parts = (pcm16(samples).tobytes() for samples in chain([first], speech))
+                    _write_to_standard_output(chain([header], parts))
                 else:
-                    with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
-                        for samples in parts:
+                    with sound_file(out, voice.sample_rate, "pcm" if arguments.raw else encoding) as append:
+                        for samples in speech:
                             append(samples)
-        except BrokenPipeError:
-            raise
         except OSError as error:
-            name = "standard output" if arguments.out == "-" else arguments.out
-            if arguments.timings and arguments.timings.name in str(error.filename):
-                name = arguments.timings
-            raise SonorantError(f"{name}: cannot be written ({error.strerror}); choose another path") from None
+            error.filename = error.filename or ("standard output" if arguments.out == "-" else arguments.out)
+            raise
 
 
 def _write_to_standard_output(speech: Iterable[bytes]) -> None:
@@ -199,7 +208,13 @@ def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Itera
 def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
     from sonorant.speech.request import Allowance, Limits, SpeechRequest
     from sonorant.speech.voice import AT_ONCE
+    from sonorant.text.user_lexicon import read_lexicon
 
+    words, language = {}, voice.description.frontend.language
+    if arguments.lexicon:
+        if (lexicon := read_lexicon(arguments.lexicon, language)) is None:
+            raise SonorantError(f"{arguments.lexicon}: has no words of {language}; begin them with [{language}]")
+        words = lexicon.bound(voice.frontend.symbols).entries
     text: Any = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
     if not arguments.stream:  # read no further than the limit
         text = "".join(part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str))
@@ -212,6 +227,8 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
             pitch=arguments.pitch,
             energy=arguments.energy,
             markup=arguments.markup,
+            lexicon=words,
+            lines=arguments.lines,
             timings=arguments.timings is not None,
             whole=not arguments.stream or arguments.candidates > 1,  # candidates are compared when complete
             limits=Limits() if arguments.stream else AT_ONCE,

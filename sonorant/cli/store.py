@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError
+from sonorant.files import read_json
 
 if TYPE_CHECKING:
     from sonorant.features.store.upkeep import Needed
@@ -47,6 +48,8 @@ def _hours(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    for index in arguments.indexes:
+        read_json(index / "header.json")
     from sonorant.features.indexes import needed_of
     from sonorant.features.store import open_store
     from sonorant.features.store.upkeep import collect, copy

@@ -22,6 +22,7 @@ ROUNDING = 0.0005
 """Seconds by which an edge may exceed the clip, because edges are rounded to milliseconds."""
 Verdict = Literal["keep", "drop", "edit"]
 _NAME = re.compile(r"[0-9a-f]{12}(@\d+\.\d{3}-(\d+\.\d{3}|end))?")
+_ROW = re.compile(r"[\r\n][0-9a-f]{12}(@[\d.end-]+)?,")
 _NAME_HINT = "the first 12 hex digits of the audio file's SHA-256, with @<start>-<end> for a part of the file"
 
 
@@ -170,6 +171,8 @@ def _decision(columns: list[str], cells: list[str]) -> Decision:
     if len(cells) > len(columns):
         hint = "put text that contains a comma in double quotes"
         raise ValueError(f"{len(cells)} cells, but there are {len(columns)} columns; {hint}")
+    if any(_ROW.search(cell) for cell in cells):
+        raise ValueError("a cell contains another row; close or remove the quote before it")
     values = dict(zip(columns, cells, strict=False))
     clip, verdict = (values.get(name, "").strip() for name in REQUIRED)
     return Decision(
@@ -215,7 +218,7 @@ def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path,
             try:
                 applied = apply(utterance, decision, _length_found(corpus, row))
             except ValueError as error:
-                raise SonorantError(f"{named}: {decision.clip}: {error}; correct it there") from None
+                raise SonorantError(f"{named}: {decision.clip}: {error}; correct this row") from None
             if isinstance(applied, Utterance):
                 utterance = applied
             else:
@@ -240,4 +243,4 @@ def _length_found(corpus: Path, utterance: Utterance) -> float | None:
         found = header(corpus / str(utterance.audio))
     except SonorantError:
         return None
-    return found.seconds - (utterance.start or 0.0) if found.least == found.frames else None
+    return found.seconds - (utterance.start or 0.0) if found.least else None

@@ -1,6 +1,8 @@
 """The manifest: one line per utterance of a corpus, as imported or as prepared."""
 
 import dataclasses
+import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +11,8 @@ from typing import Any
 
 from sonorant.audio.conditioning import Conditioning
 from sonorant.audio.measures import Measures
-from sonorant.files import DoubtError, built, iterate_jsonl, parse_checked, write_jsonl
+from sonorant.checked import DoubtError, built
+from sonorant.files import iterate_jsonl, parse_checked, write_jsonl
 
 SPLITS = ("train", "validation", "test")
 
@@ -20,11 +23,13 @@ class Defect(StrEnum):
     # found by an importer
     WRONG_COLUMNS = "wrong column count"
     UNREADABLE_ROW = "row is not JSON"
+    NOT_TEXT = "value is not text"
     NOT_UTF8 = "text not UTF-8"
     LEAVES_FOLDER = "path leaves the corpus folder"
     # found by `prepare`
     DUPLICATE_ID = "duplicate id"
     EMPTY_TEXT = "empty text"
+    MARKED = "mark of a sound in the text (prepare.marks)"
     MISSING_AUDIO = "missing audio"
     EMPTY_FILE = "empty file"
     TRUNCATED = "truncated audio"
@@ -114,9 +119,19 @@ def path_inside(folder: Path, file: str) -> Path | None:
     """Return `file` relative to `folder`, or None if it is outside because of `..`, an absolute path or a symbolic
     link."""
     try:
-        return (folder / file).resolve().relative_to(folder.resolve())
+        return _on_disk(folder, file).resolve().relative_to(folder.resolve())
     except (ValueError, OSError, RuntimeError):  # outside, a NUL byte, a name too long, or a loop of links
         return None
+
+
+def _on_disk(folder: Path, file: str) -> Path:
+    """Return the path with each part composed or decomposed (macOS) as on the disk."""
+    if file.isascii():
+        return folder / file
+    for part in Path(file).parts:
+        forms = (part, unicodedata.normalize("NFC", part), unicodedata.normalize("NFD", part))
+        folder /= next((form for form in forms if os.path.lexists(folder / form)), part)
+    return folder
 
 
 def may_be_read(corpus: Path, utterance: Utterance) -> bool:

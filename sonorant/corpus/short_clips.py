@@ -14,6 +14,7 @@ import numpy as np
 from sonorant.audio.arrays import Floats
 from sonorant.audio.conditioning import joined
 from sonorant.audio.voice_activity import Span
+from sonorant.checked import Fraction, Positive
 from sonorant.corpus.audit.findings import Audited, read_audit
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.splits import text_key
@@ -97,18 +98,10 @@ DOUBT = 0.2
 class FeaturesConfig:
     """Section `features` of params.yaml."""
 
-    short_clips: float = 0.0
+    short_clips: Fraction = 0.0
     """Number of short clips to cut out and train on, as a fraction of training utterances."""
-    minutes: float | None = None
+    minutes: Positive | None = None
     """Minutes of the training split to use; None means all."""
-
-    def __post_init__(self) -> None:
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"minutes must be above 0 or null, not {self.minutes}")
-        if not 0 <= self.short_clips <= 1:
-            raise ValueError(
-                f"short_clips must be a fraction of the training utterances, 0 to 1, not {self.short_clips}"
-            )
 
 
 def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: float) -> list[ShortClip]:

@@ -1,6 +1,7 @@
 """Assign utterances to splits by their text, so that all takes of a sentence are in one split."""
 
 import hashlib
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 from rapidfuzz.distance import Levenshtein
 
-from sonorant.corpus.manifest import SPLITS, Utterance
+from sonorant.corpus.manifest import Utterance
 
 SplitBy = Literal["text", "speaker"]
 NEAR = 0.2
@@ -112,14 +113,30 @@ def _shingles(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
 
 
-def few_texts(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
+def few_texts(utterances: list[Utterance], by: SplitBy, test: float) -> str | None:
     """Return a warning if the corpus repeats a few texts, such as digits or commands; otherwise None."""
     texts = len({text_key(utterance) for utterance in utterances})
-    there = {utterance.split for utterance in utterances}
-    missing = any(share and split not in there for split, share in zip(SPLITS[1:], (validation, test), strict=True))
-    if by != "text" or len(utterances) < 3 * texts or (texts * test >= _FEW and not missing):
+    if by != "text" or len(utterances) < 3 * texts or texts * test >= _FEW:
         return None
     return (
         f"{len(utterances)} utterances contain only {texts} different texts, too few to hold out whole texts; set "
         "prepare.split_by to speaker, or record more sentences"
     )
+
+
+def empty_splits(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
+    """Return which splits are empty and the settings that fill them, or None. A fraction of 0 asks for no split."""
+    shares = {"train": 1.0, "validation": validation, "test": test}
+    there = {utterance.split for utterance in utterances}
+    missing = [split for split, share in shares.items() if share and split not in there]
+    if not missing:
+        return None
+    points = sorted({_point(split_key(utterance, by)) for utterance in utterances})
+    needed = {"validation": 1 - points[-1], "test": points[0]}
+    changed = {split: math.floor(needed[split] * 1000 + 1) / 1000 for split in needed if split in missing}
+    shares |= changed
+    learned = any(shares["test"] <= point < 1 - shares["validation"] for point in points)
+    settings = " and ".join(f"prepare.{split} to {share:g}" for split, share in changed.items())
+    remedy = f"set {settings}, or add recordings" if learned else "add recordings, or change prepare.split_by"
+    splits = " and no ".join(missing)
+    return f"{len(utterances)} utterances ({len(points)} {by}s) leave no {splits} split; {remedy}"

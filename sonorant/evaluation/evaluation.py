@@ -5,9 +5,10 @@ import re
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from sonorant.audio.recognizers import load_recognizer, not_heard
+from sonorant.checked import Count, Interval
 from sonorant.corpus.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
@@ -41,20 +42,15 @@ PACKAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    latency_repeats: int = 50
+    latency_repeats: Annotated[Count, Interval(ge=3)] = 50
     """Maximum number of timed rounds per sentence length, runtime and thread count."""
-    mos_sentences: int = 64
+    mos_sentences: Annotated[Count, Interval(ge=2)] = 64
     """Number of sentences that DNSMOS rates; each takes about 0.2 s of a core per variant."""
-    rare_sentences: int = 50
+    rare_sentences: Count = 50
     """Number of generated sentences per variant that are checked for skipped, repeated or babbled words; each takes
     about 0.1 s of a core."""
     hear: Literal["shippable", "all", "fp32"] = "shippable"
     """Variants to transcribe; `shippable` skips those significantly slower than fp32 under every runtime."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.raters import Clip, compare, confuse, embed_clips, not_installed
 from sonorant.evaluation.short_texts.texts import suite
+from sonorant.files import files_below
 from sonorant.speech.voice import Voice
 from sonorant.training.intervals import bootstrap
 
@@ -42,7 +43,7 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
         raise SonorantError(why.removeprefix("not run: "))
     texts = suite(voice.description.frontend.language)
     if isinstance(texts, str):
-        raise SonorantError(f"{bundle}: {texts.removeprefix('not run: ')}")
+        raise SonorantError(f"{bundle}: {texts.removeprefix('not run: ')}; give a voice of another language")
     sentences = [text.text for text in texts.sentences(len(named))]
     recorded = [read_audio(file) for _, file in named]
     clips: dict[str, list[Clip]] = {"recordings": recorded, "prompted": [], "without": []}
@@ -61,7 +62,7 @@ def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
         raise SonorantError(f"{folder}: no such folder; --people must contain a folder of recordings for each person")
     found = {}
     for own in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        files = sorted(path for path in own.rglob("*") if path.suffix.lower() in SUFFIXES)
+        files = [path for path in files_below(own) if path.suffix.lower() in SUFFIXES]
         if len(files[:count]) > 1:
             found[own.name] = files[:count]
     if len(found) < 2:

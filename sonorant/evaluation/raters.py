@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sonorant.audio.arrays import Doubles, Floats
 from sonorant.audio.dnsmos import SCORES
 from sonorant.audio.wav import resample
+from sonorant.errors import install
 from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.likeness import paired_below
 from sonorant.evaluation.renderings import Renderings
@@ -52,7 +53,7 @@ def embed_renderings(renderings: Renderings) -> dict[str, Doubles] | str:
 
 def not_installed() -> str:
     missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
-    return f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'" if missing else ""
+    return f"not run: {missing[0]} is not installed; run: {install('similarity')}" if missing else ""
 
 
 def embed_clips(clips: Sequence[Clip]) -> Doubles:

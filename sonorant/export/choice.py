@@ -9,8 +9,9 @@ chosen if fp32 passes them. The shipped bundle contains all variants that passed
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from sonorant.checked import Amount, Interval, Positive
 from sonorant.errors import SonorantError
 from sonorant.speech.bundle import Bundle, Graph, write_bundle
 from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
@@ -27,16 +28,10 @@ class ChooseConfig:
 
     target: Target = "latency"
     """`latency` optimises a medium sentence on all cores; `throughput` one request per core, each on one thread."""
-    max_wer_above_fp32: float = 2.0
+    max_wer_above_fp32: Amount = 2.0
     """Maximum increase in word error rate over fp32, in percentage points."""
-    min_speedup: float = 1.05
+    min_speedup: Annotated[Positive, Interval(ge=1)] = 1.05
     """Minimum speed relative to fp32, for the lower end of the 95 % interval."""
-
-    def __post_init__(self) -> None:
-        if self.max_wer_above_fp32 < 0:
-            raise ValueError(f"max_wer_above_fp32 must be at least 0, not {self.max_wer_above_fp32}")
-        if self.min_speedup < 1:
-            raise ValueError(f"min_speedup must be at least 1 (nothing slower than fp32 ships), not {self.min_speedup}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import onnx
 import torch
 from torch import Tensor, nn
 
+from sonorant.checked import Interval
 from sonorant.errors import SonorantError
 
 
@@ -21,12 +22,8 @@ from sonorant.errors import SonorantError
 class ExportConfig:
     """Section `export` of params.yaml."""
 
-    opset: int = 20
+    opset: Annotated[int, Interval(ge=18, le=23)] = 20
     """ONNX operator set, 18 to 23; fewer engines support newer ones. bf16 uses at least 22."""
-
-    def __post_init__(self) -> None:
-        if not 18 <= self.opset <= 23:
-            raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 
 
 class Traced(nn.Module):

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from sonorant.checked import Positive, Share
 from sonorant.errors import SonorantError
 from sonorant.plugins import family_names
+from sonorant.speech.runtimes import all_runtimes
 
 FROM_FLOAT = "int8_from_float"
 """Key of the tolerances of int8 relative to the float models."""
@@ -26,11 +28,11 @@ class VerifyConfig:
     """Runtimes to verify, and tolerances by variant: `int8` against the fake-quantised models, `int8_from_float`
     against the float models."""
 
-    max_abs_diff: dict[str, float] = field(
+    max_abs_diff: dict[str, Positive] = field(
         default_factory=lambda: {"fp32": 0.001, "fp16": 0.1, "bf16": 0.5, "int8": 0.5, "int8_from_float": 2.0}
     )
     """Maximum absolute difference of states, log-mel (natural logarithm) and samples (full scale 1)."""
-    relative_error: dict[str, float | dict[str, float]] = field(
+    relative_error: dict[str, Positive | dict[str, Positive]] = field(
         default_factory=lambda: {
             "fp32": 0.0001,
             "fp16": 0.002,
@@ -40,17 +42,17 @@ class VerifyConfig:
         }
     )
     """Maximum relative RMS difference of states and log-mel, optionally per family."""
-    log_mel_db: dict[str, float] = field(
+    log_mel_db: dict[str, Positive] = field(
         default_factory=lambda: {"fp32": 0.02, "fp16": 0.3, "bf16": 1.5, "int8": 0.5, "int8_from_float": 2.0}
     )
     """Maximum mean absolute difference of the log-mel of mel and samples, in dB."""
-    correlation: dict[str, float] = field(
+    correlation: dict[str, Share] = field(
         default_factory=lambda: {"fp32": 0.99, "fp16": 0.99, "bf16": 0.95, "int8": 0.9, "int8_from_float": 0.5}
     )
     """Minimum correlation of the samples with those expected, -1 to 1."""
-    tokens: dict[str, float] = field(default_factory=lambda: {"fp32": 1.0, "int8": 0.96})
+    tokens: dict[str, Share] = field(default_factory=lambda: {"fp32": 1.0, "int8": 0.96})
     """Minimum fraction of greedy tokens that equal the trained models' tokens, for autoregressive voices."""
-    int8_size: float = 0.3334
+    int8_size: Positive = 0.3334
     """Maximum size of int8 graphs relative to fp32, for graphs with a quantisable layer."""
     runtimes: list[str] = field(
         default_factory=lambda: [
@@ -66,6 +68,9 @@ class VerifyConfig:
     """Runtimes to verify, from `sonorant.speech.runtimes.all_runtimes`. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:
+        for runtime in self.runtimes:
+            if runtime not in all_runtimes():
+                raise ValueError(f"runtimes: unknown runtime '{runtime}'; use one of: {', '.join(all_runtimes())}")
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):
             values = getattr(self, name)
             missing = {"fp32", "fp16", "bf16", "int8", FROM_FLOAT} - set(values)
@@ -74,11 +79,9 @@ class VerifyConfig:
                     missing |= {f"{variant} of family {family}" for family in set(family_names()) - value.keys()}
             if missing:
                 raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}; add one")
-            if min(_of(value, family) for value in values.values() for family in family_names()) <= 0:
-                raise ValueError(f"{name} must be above 0")
         for variant in ("fp32", "int8"):
-            if not 0 < self.tokens.get(variant, 0) <= 1:
-                raise ValueError(f"tokens must be above 0 and at most 1 for {variant}, not {self.tokens.get(variant)}")
+            if variant not in self.tokens:
+                raise ValueError(f"tokens has no fraction for {variant}; add one")
 
     def tolerance(self, variant: str, family: str) -> Tolerance:
         """Return the tolerance of a variant for a family. Raises SonorantError if there is none."""

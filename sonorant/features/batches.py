@@ -2,7 +2,9 @@
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from pathlib import Path
+from shutil import disk_usage
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +14,13 @@ from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
 from sonorant.errors import SonorantError
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
+from sonorant.processes import signals_blocked
 
 FRAMES_MULTIPLE = 16
 """Padded frame counts are multiples of this, which limits the number of shapes."""
 TOKENS_MULTIPLE = 8
+SHARED_MEMORY, ROOM = Path("/dev/shm"), 2**30
+"""Where worker processes pass batches, and its free bytes below which they use pipes; containers often have 64 MiB."""
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
 """Batch key, (B, 2) int64: item and first frame of each row. Ranks compare these with the plan."""
@@ -88,18 +93,29 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
 
     `fresh`: spawn the workers instead of forking them, because a bucket client does not survive a fork.
     """
+    piped = workers > 0 and SHARED_MEMORY.exists() and disk_usage(SHARED_MEMORY).free < ROOM
     loader = DataLoader(
         dataset,
         batch_size=None,
         shuffle=False,
         num_workers=workers,
-        pin_memory=pin,
+        pin_memory=pin and not piped,
+        collate_fn=_arrays if piped else None,
         prefetch_factor=4 if workers else None,
         multiprocessing_context="spawn" if workers and fresh else None,
     )
-    with _sigterm_blocked():
-        batches = iter(loader)
+    # torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
+    with signals_blocked(signal.SIGTERM):
+        batches = map(_tensors, loader) if piped else iter(loader)
     return _errors_in_one_line(batches) if workers else batches
+
+
+def _arrays(batch: Any) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in batch.items()}
+
+
+def _tensors(arrays: dict[str, np.ndarray]) -> Batch:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -109,25 +125,12 @@ def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
     except SonorantError as error:
         raise type(error)(str(error).splitlines()[-1].split("Error: ", 1)[-1]) from None
     except RuntimeError as error:
-        if not str(error).startswith("DataLoader worker"):
+        if not str(error).startswith("DataLoader worker") and "shared memory" not in str(error):
             raise
         raise SonorantError(
-            "a loader process was killed; if memory or /dev/shm was full, lower data.workers; run the same command to "
+            "a loader process failed; if memory or /dev/shm is full, lower data.workers; run the same command to "
             "resume from the last checkpoint"
         ) from None
-
-
-@contextmanager
-def _sigterm_blocked() -> Iterator[None]:
-    """Block SIGTERM in processes started within this context.
-
-    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def round_up(length: int, multiple: int) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonorant.cache import code_of, key_of
+from sonorant.corpus.cache import code_of, key_of
 from sonorant.errors import SonorantError
 from sonorant.features.array_file import ArrayWriter, array_hash, content_hash
 from sonorant.features.computing import complete, use_one_thread

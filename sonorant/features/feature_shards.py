@@ -20,7 +20,7 @@ import sonorant.corpus.sound
 import sonorant.text
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import track_pitch
-from sonorant.cache import code_of, key_of
+from sonorant.corpus.cache import code_of, key_of
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.short_clips import ShortClip, cut, phonemes_of
 from sonorant.corpus.sound import read_sound
@@ -119,7 +119,7 @@ def features_of(job: Job, row: Row) -> dict[str, np.ndarray]:
         try:
             phonemes = phonemes_of(phonemes, row.words)
         except ValueError as error:
-            raise SonorantError(f"{named}: {error} as the audit found; run: dvc repro audit") from None
+            raise SonorantError(f"{named}: {error}, unlike in the audit; run: dvc repro audit") from None
     samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
     samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
     mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)

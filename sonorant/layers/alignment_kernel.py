@@ -7,7 +7,15 @@ import numba
 import numpy as np
 
 
-def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # no writable folder for the cache
+        return numba.njit(nogil=True)(function)
+
+
+@compiled
+def search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
     """Fill `durations_BN` (int64, initially zero). As in the torch search, sums are float64, and the latest start wins
     a tie."""
     for item in range(len(tokens_B)):
@@ -32,13 +40,3 @@ def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, d
             start = starts_NT[token, max(end - 1, 0)]
             durations_BN[item, token] = end - start
             end = start
-
-
-def _compiled() -> Callable[..., Any]:
-    try:
-        return numba.njit(cache=True, nogil=True)(_search)
-    except RuntimeError:  # no writable folder for the cache
-        return numba.njit(nogil=True)(_search)
-
-
-search = _compiled()

@@ -113,7 +113,7 @@ def rollback(model: str, reason: str = "") -> RolledBack:
     with answering("registry") as store:
         versions = all_versions(store, model)
         if not versions:
-            raise SonorantError(f"models:/{model} has no versions; register a voice first")
+            raise SonorantError(f"models:/{model} has no versions; run: sonorant register")
         seen = _reigning(store, model)  # before the lock, so that a promotion that held it is not undone
         with locked(LOCK):
             begun = finish(store, model)

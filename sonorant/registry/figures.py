@@ -1,11 +1,13 @@
-"""Look up values in reports/metrics.json, and the shipped variant of a bundle."""
+"""Look up values in reports/metrics.json, the shipped variant of a bundle, and the figures that decide."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
+from sonorant.files import read_json
 from sonorant.speech.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
@@ -32,6 +34,15 @@ def shipped(bundle: Bundle) -> Shipped:
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
     return Shipped(runtime=choice.get("runtime") or "onnxruntime", variant=variant, bytes=size)
+
+
+def deciding(metrics: Mapping[str, Any], runtime: str, variant: str) -> dict[str, float]:
+    """Return the figures in deciding.json, those that gates and choice read, of one candidate; absent ones are left
+    out."""
+    keys = {"variant": variant, "candidate": f"{runtime}/{variant}"}
+    places = read_json(Path(__file__).with_name("deciding.json")).items()
+    found = {name: number(metrics, *place.format(**keys).split()) for name, place in places}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:

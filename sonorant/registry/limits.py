@@ -3,9 +3,10 @@
 import dataclasses
 from dataclasses import dataclass, field
 
+from sonorant.checked import Level, Positive
 from sonorant.plugins import family_names
 
-Range = tuple[float | None, float | None]
+Range = tuple[Level | None, Level | None]
 """Minimum and maximum; None means unlimited."""
 
 
@@ -57,9 +58,9 @@ class PromoteConfig:
     """Section `promote` of params.yaml: limits that a voice must meet to become `champion`. Gates are named after their
     limits."""
 
-    max_wer_above_recordings: dict[str, float] = field(default_factory=lambda: {"parallel": 4.0, "codec_lm": 6.0})
+    max_wer_above_recordings: dict[str, Positive] = field(default_factory=lambda: {"parallel": 4.0, "codec_lm": 6.0})
     """Maximum increase in word error rate over the recordings, in percentage points, by family."""
-    max_rtf: dict[str, float] = field(default_factory=lambda: {"parallel": 0.02, "codec_lm": 0.1})
+    max_rtf: dict[str, Positive] = field(default_factory=lambda: {"parallel": 0.02, "codec_lm": 0.1})
     """Maximum real-time factor for a medium-length sentence on one thread, by family."""
     naturalness_below_recordings: dict[str, NaturalnessLimits] = field(
         default_factory=lambda: {
@@ -68,30 +69,27 @@ class PromoteConfig:
         }
     )
     """Allowed ranges of the naturalness metrics, by family."""
-    max_faulty_short_texts: dict[str, float] = field(default_factory=lambda: {"parallel": 0.12, "codec_lm": 0.12})
+    max_faulty_short_texts: dict[str, Positive] = field(default_factory=lambda: {"parallel": 0.12, "codec_lm": 0.12})
     """Maximum fraction of short texts with a skipped, repeated or babbled word, by family."""
-    max_faulty_sentences: dict[str, float] = field(default_factory=lambda: {"parallel": 0.25, "codec_lm": 0.25})
+    max_faulty_sentences: dict[str, Positive] = field(default_factory=lambda: {"parallel": 0.25, "codec_lm": 0.25})
     """Maximum fraction of sentences with a skipped, repeated or babbled word, by family."""
-    max_runaways: float = 0.05
+    max_runaways: Positive = 0.05
     """Maximum fraction of sentences whose first decoding attempt has to be stopped (autoregressive voices)."""
-    max_wer_above_recordings_of_a_speaker: dict[str, float] = field(
+    max_wer_above_recordings_of_a_speaker: dict[str, Positive] = field(
         default_factory=lambda: {"parallel": 14.0, "codec_lm": 16.0}
     )
     """Maximum increase in word error rate over each speaker's recordings, in percentage points, by family."""
-    max_wer_above_champion: float = 4.0
+    max_wer_above_champion: Positive = 4.0
     """Maximum increase in word error rate over the champion on the same sentences, in percentage points."""
-    max_latency_over_champion: float = 1.15
+    max_latency_over_champion: Positive = 1.15
     """Maximum latency relative to the champion's; both are timed alternately."""
-    max_dnsmos_below_champion: float = 0.1
+    max_dnsmos_below_champion: Positive = 0.1
     """Maximum decrease in overall DNSMOS relative to the champion."""
-    max_size_over_champion: float = 1.5
+    max_size_over_champion: Positive = 1.5
     """Maximum total size of the graphs relative to the champion's."""
 
     def __post_init__(self) -> None:
         families = set(family_names())
         for name, limits in vars(self).items():
-            if not isinstance(limits, dict):
-                if not limits > 0:
-                    raise ValueError(f"{name} must be above 0, not {limits}")
-            elif set(limits) != families or not all(limit > 0 for limit in limits.values() if isinstance(limit, float)):
-                raise ValueError(f"{name} must have a limit above 0 for each of {', '.join(family_names())}")
+            if isinstance(limits, dict) and set(limits) != families:
+                raise ValueError(f"{name} must have a limit for each of {', '.join(family_names())}")

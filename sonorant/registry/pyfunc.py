@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import math
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.pyfunc.model import PythonModel
 
 from sonorant.errors import SonorantError
+from sonorant.speech.request import MOMENT
 from sonorant.speech.streaming import Speech
 from sonorant.speech.subtitles import as_json
 from sonorant.speech.voice import AT_ONCE, Voice
@@ -29,12 +32,13 @@ class SpokenVoice(PythonModel):
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak each row of a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as
-        fast), `pitch` (semitones) and `energy` (dB), as in `Voice.say`. Texts may contain markup or be SSML.
+        fast), `pitch` (semitones) and `energy` (dB), as in `Voice.say`. Texts may contain markup or be SSML, and
+        may be numbers.
 
         Returns a row per text: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON:
-        `words` as in `sonorant say --timings`, or `not_run`), `warning` (sentences with a bad `FinishReason`), `error`
-        (one line; no audio). The family codec_lm supports only speed 1. Raises MlflowException (HTTP 400) if no row can
-        be spoken or the table exceeds the limit per request.
+        `words` as in `sonorant say --timings`, or `not_run`), `warning` (sentences with a bad `FinishReason`, or that
+        nothing can be spoken), `error` (one line; no audio). The family codec_lm supports only speed 1. Raises
+        MlflowException (HTTP 400) if no row can be spoken or the table exceeds the limit per request.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)
@@ -70,13 +74,18 @@ class SpokenVoice(PythonModel):
         }
 
     def _speech(self, row: dict[str, Any]) -> Speech:
-        given = {name: value for name, value in row.items() if not pd.isna(value)}
+        given = {name: value for name, value in row.items() if not (pd.api.types.is_scalar(value) and pd.isna(value))}
         text, speaker = given.get("text"), given.get("speaker")
-        if not isinstance(text, str):
+        if text is None:
             raise SonorantError("the text is missing")
+        if isinstance(text, Real) and not isinstance(text, bool):
+            text = str(math.trunc(text) if float(text).is_integer() else text)  # pandas makes integers floats
+        if not isinstance(text, str):
+            raise SonorantError(f"the text is of type {type(text).__name__}; give a string or a number")
         how: dict[str, Any] = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
         timings = not self.voice.why_untimed
-        return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, timings=timings, **how)
+        how |= {"limits": AT_ONCE, "whole": True, "timings": timings, "silence": MOMENT}
+        return self.voice.stream(text, speaker, **how)
 
 
 def _number(name: str, value: Any) -> float:

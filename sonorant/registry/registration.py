@@ -17,7 +17,7 @@ from sonorant.registry.aliases import NEWEST, all_versions, registry
 from sonorant.registry.download import keep_trained, point_mlflow_at
 from sonorant.registry.figures import BESIDE, Shipped, entry, number, of_variant, shipped, variants
 from sonorant.registry.tracking.mlflow_run import PARENT_TAG, RunSpec, close_run, flat_numbers, open_run
-from sonorant.registry.tracking.mlflow_store import Store, answering
+from sonorant.registry.tracking.mlflow_store import Store, answering, models_page, store_uri
 from sonorant.speech.bundle import Bundle, content_hash, read_bundle
 
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
@@ -52,7 +52,9 @@ class Registered:
     def says(self) -> str:
         found = "registered" if self.new else "already registered"
         line = f"models:/{self.name}/{self.version}: {found}"
-        return line + (f"; cannot be fine-tuned: no trained {' or '.join(self.without)}" if self.without else "")
+        line += f"; cannot be fine-tuned: no trained {' or '.join(self.without)}" if self.without else ""
+        page = models_page(store_uri(), self.name, f"{self.version}")
+        return line + (f"; {page}" if page else "")
 
 
 def register(
@@ -117,16 +119,24 @@ def _exported_from(voice: Bundle, kind: str, folder: Path) -> bool:
     return bool(read_json(folder / "model.json").get("provenance") == voice.description.provenance.get(kind))
 
 
-def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
-    import mlflow
+def signature() -> Any:
+    """Return the columns that `pyfunc.py` reads and writes."""
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, Schema
+    from mlflow.types.schema import AnyType
 
     string, number = DataType.string, DataType.double
-    inputs: list[Any] = [ColSpec(string, "text"), ColSpec(string, "speaker", required=False)]
-    inputs += [ColSpec(number, name, required=False) for name in ("speed", "pitch", "energy")]
+    # Any type, so that a wrong value is the error of its row.
+    names = ("text", "speaker", "speed", "pitch", "energy")
+    inputs: list[Any] = [ColSpec(AnyType(), name, required=name == "text") for name in names]
     outputs = {"audio": string, "sample_rate": DataType.long, "seconds": number, "timings": string}
     outputs |= {"warning": string, "error": string}
+    return ModelSignature(Schema(inputs), Schema([ColSpec(kind, name) for name, kind in outputs.items()]))
+
+
+def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
+    import mlflow
+
     point_mlflow_at(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
         # mlflow would load the voice for an input example
@@ -137,7 +147,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
             artifacts={"bundle": str(bundle)},
             code_paths=[str(PACKAGE)],
             pip_requirements=[f"{name}=={importlib.metadata.version(name)}" for name in REQUIREMENTS],
-            signature=ModelSignature(Schema(inputs), Schema([ColSpec(kind, name) for name, kind in outputs.items()])),
+            signature=signature(),
         )
 
 

@@ -24,20 +24,22 @@ from sonorant.serving.voice_processes import NotSpoken
 Pieces = AsyncGenerator[Piece | Ended, None]
 GONE = 499
 """Status of a request whose client has disconnected."""
+SILENT = {"X-Silence": "nothing in the text can be spoken"}
 STATUS: dict[type[Exception], int] = {NotSpoken: 503, BusyError: 503, LimitReached: 429, SonorantError: 400}
 _log = logging.getLogger(__name__)
 
 
-async def begun(request: Request, pieces: Pieces) -> Pieces:
-    """Wait for the first piece, so that an error can determine the status, and return all pieces; stop if the client
-    disconnects."""
+async def begun(request: Request, pieces: Pieces) -> tuple[Pieces, dict[str, str]]:
+    """Wait for the first piece, so that an error can determine the status, and return all pieces and the headers; stop
+    if the client disconnects."""
     first = asyncio.ensure_future(anext(pieces))
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not first.done():
             raise HTTPException(GONE)
-        return _all(first.result(), pieces)
+        piece = first.result()
+        return _all(piece, pieces), SILENT if isinstance(piece, Piece) and piece.silent else {}
     finally:
         gone.cancel()
         if not first.done():

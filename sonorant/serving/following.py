@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 from sonorant.registry.tracking.mlflow_store import TrackingUnavailable
 from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
@@ -68,10 +68,8 @@ async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> Non
 
 
 def _version_of(uri: str) -> str:
-    try:
+    with needing("pipeline", uri):
         from sonorant.registry.download import version_of  # needs mlflow
-    except ModuleNotFoundError as error:
-        raise SonorantError(f"{uri}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
     return version_of(uri)
 
 

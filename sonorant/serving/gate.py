@@ -13,6 +13,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sonorant.errors import SonorantError
@@ -25,6 +26,10 @@ STALL_SECONDS = 30.0
 """Deadline in seconds for a client to read the buffered 50 KB."""
 BODY_SECONDS = 10.0
 """Deadline in seconds for the whole body."""
+LEFT_SECONDS = 2.0
+"""Seconds between checks whether a client that closed its sending side has left."""
+ENDS = "sonorant.ends"
+"""Key in the scope of a request that ends when the client closes its sending side."""
 HEAD_BYTES = 32 * 1024
 """Maximum size in bytes of all headers together."""
 JSON = "application/json"
@@ -185,6 +190,7 @@ class PatientProtocol(H11Protocol):
 
     _head: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
+    _half_closed = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -197,13 +203,30 @@ class PatientProtocol(H11Protocol):
         super().data_received(data)
         self._expect_head()
 
+    @property
+    def _at_work(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _expect_head(self) -> None:
-        at_work = self.cycle is not None and not self.cycle.response_complete
-        if at_work and self._head:
+        if self._at_work and self._head:
             self._head.cancel()
             self._head = None
-        elif not at_work and self._head is None:
+        elif not self._at_work and self._head is None:
             self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep a connection whose client closed only its sending side, after a whole request."""
+        self._half_closed = self._at_work and not self.cycle.more_body and not self.scope.get(ENDS)
+        if self._half_closed:
+            self._prove_life()
+        return self._half_closed
+
+    def _prove_life(self) -> None:
+        # A client that has left resets the connection when it receives something.
+        waits = self._at_work and not self.cycle.response_started
+        if waits and not self.transport.is_closing() and self.scope["http_version"] != "1.0":
+            self.transport.write(self.conn.send(h11.InformationalResponse(status_code=100, headers=[])))
+            self.loop.call_later(LEFT_SECONDS, self._prove_life)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -216,6 +239,8 @@ class PatientProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._half_closed and not self._at_work:
+            self.transport.close()
         if self.transport.is_closing():
             self.loop.call_later(STALL_SECONDS, self.transport.abort)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, file_errors
 from sonorant.files import atomic_file, parse_checked, read_json
 from sonorant.serving.voice_processes import NotSpoken
 
@@ -115,7 +115,8 @@ class Keys:
         except OSError as error:
             raise SonorantError(f"{self._path}: cannot be read ({error.strerror}); create it with --new-key") from None
         if changed != self._read_at:
-            keys = parse_checked(read_json(self._path), KeyFile, self._path).keys
+            with file_errors():
+                keys = parse_checked(read_json(self._path), KeyFile, self._path).keys
             kept = self._callers
             self._callers = {key.sha256: Caller(key, self._clock) for key in keys}
             for sha256, caller in kept.items():

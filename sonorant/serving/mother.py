@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, file_errors
 from sonorant.serving.speech_worker import Variants, Worker
 from sonorant.speech.voice import Voice
 
@@ -53,7 +53,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     variants = Variants(Path(sys.argv[2]))
     try:
-        check(variants.load())
+        with file_errors():
+            check(variants.load())
     except SonorantError as error:
         control.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
-from sonorant.serving.openai_routes import ERRORS, Authorization
+from sonorant.serving.openai_routes import ERRORS, Authorization, Body
 from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.serving.service import Service
 from sonorant.serving.voices import Offered
-from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST, Limits
+from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
 from sonorant.speech.subtitles import as_json
 from sonorant.text.user_lexicon import LONGEST_WORD
 
@@ -39,7 +39,7 @@ Word = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f](.*\S)?$", max_length=LONGE
 Phonemes = Annotated[str, Field(min_length=1, max_length=10 * LONGEST_WORD)]
 
 
-class Speech(BaseModel):
+class Speech(Body):
     """A text and how to speak it; docs/serving.md lists which voices support what."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
@@ -54,6 +54,7 @@ class Speech(BaseModel):
     temperature: float | None = Field(default=None, ge=0.0, le=10.0, description="For voices that draw codes")
     variant: str | None = Field(default=None, description="Precision of the graphs, such as int8")
     markup: bool = Field(default=True, description="Whether SSML and double brackets are markup")
+    lines: bool = Field(default=True, description="Whether a line end ends a sentence")
     lexicon: dict[Word, Phonemes] = Field(default={}, max_length=MOST_WORDS, description="Words with their phonemes")
     format: Literal["wav", "pcm", "mp3", "opus", "flac"] = Field(
         default="wav", description="Audio format, at the voice's sample rate"
@@ -61,12 +62,13 @@ class Speech(BaseModel):
     timings: bool = Field(default=True, description="Whether to include the times of words and phonemes")
 
 
-def served_request(asked: Speech, one: Offered, limits: Limits) -> ServedRequest:
+def served_request(asked: Speech, one: Offered, service: Service) -> ServedRequest:
     """Convert the body of a request; omit timings if the voice has none."""
     how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
     timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
     decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
-    return ServedRequest(**how, decoding=decoding, timings=timed, encoding=asked.format, limits=limits)
+    how |= {"decoding": decoding, "timings": timed, "encoding": asked.format}
+    return ServedRequest(**how, silence=service.silence, limits=service.limits)
 
 
 def native_routes(service: Service) -> APIRouter:
@@ -81,13 +83,13 @@ def native_routes(service: Service) -> APIRouter:
     @routes.post("/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: Speech, authorization: Authorization = None) -> SpeechResponse:
         """Speak a text. Each line has some of `audio` (base64 of the next bytes), `words` whose audio ends in it,
-        `unknown` (characters left out), and `bad` (why sentences went wrong). The last line is
-        `{"end": true, "seconds": ...}`, or `{"error": ...}` if the speech failed."""
+        `unknown` (characters left out), `silent` (nothing can be spoken), and `bad` (why sentences went wrong). The
+        last line is `{"end": true, "seconds": ...}`, or `{"error": ...}` if the speech failed."""
         caller = service.caller(authorization)
         one = service.voices.named(asked.voice)
-        pieces = await begun(request, service.speak(one, served_request(asked, one, service.limits), caller))
+        pieces, headers = await begun(request, service.speak(one, served_request(asked, one, service), caller))
         rate = {"X-Sample-Rate": str(one.description.audio.sample_rate)}
-        return SpeechResponse(pieces, lines_of, LINES, headers=rate, error_line=error_line)
+        return SpeechResponse(pieces, lines_of, LINES, headers=rate | headers, error_line=error_line)
 
     return routes
 
@@ -106,6 +108,7 @@ def _told(piece: Piece) -> dict[str, Any]:
         "words": [as_json(word) for word in piece.words],
         "unknown": piece.unknown,
         "bad": piece.bad,
+        "silent": piece.silent,
     }
     return {key: value for key, value in told.items() if value}
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sonorant.audio.encoding import ENCODINGS
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
-from sonorant.serving.encoding import ENCODINGS
 from sonorant.serving.gate import error_body
 from sonorant.serving.request import Piece, ServedRequest
 from sonorant.serving.service import Service
@@ -37,13 +37,24 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class OpenAiSpeech(BaseModel):
+class Body(BaseModel):
+    """A request in which null leaves out a field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
+
+
+class OpenAiSpeech(Body):
     """A request as documented by OpenAI."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     model: str = Field(description="A voice of this server, by its name in `GET /v1/models`")
-    input: str = Field(description="The text, which may contain SSML, and phonemes and pauses in double brackets")
+    input: str = Field(description="The text; markup requires `sonorant serve --markup`")
     voice: str = Field(description="A speaker of the voice")
     response_format: Literal["mp3", "opus", "flac", "wav", "pcm"] = "mp3"
     speed: float = Field(default=1.0, ge=0.25, le=4.0, allow_inf_nan=False)
@@ -68,12 +79,14 @@ def openai_routes(service: Service) -> APIRouter:
             speed=asked.speed,
             encoding=asked.response_format,
             sample_rate=PCM_RATE if asked.response_format == "pcm" else None,
+            markup=service.markup,
+            silence=service.silence,
             limits=service.limits,
         )
-        pieces = await begun(request, service.speak(service.voices.named(asked.model), spoken_as, caller))
+        pieces, headers = await begun(request, service.speak(service.voices.named(asked.model), spoken_as, caller))
         if asked.stream_format == "sse":
-            return SpeechResponse(pieces, _events, "text/event-stream", error_line=_error_event)
-        return SpeechResponse(pieces, _sound, ENCODINGS[asked.response_format].media_type)
+            return SpeechResponse(pieces, _events, "text/event-stream", headers=headers, error_line=_error_event)
+        return SpeechResponse(pieces, _sound, ENCODINGS[asked.response_format].media_type, headers=headers)
 
     @routes.get("/models")
     async def models(authorization: Authorization = None) -> dict[str, Any]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from sonorant.errors import SonorantError
 from sonorant.pages.local_server import HEADERS
 from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
+from sonorant.serving.gate import ENDS
 from sonorant.serving.native_routes import LINES, Speech, error_line, json_line, lines_of, served_request
+from sonorant.serving.openai_routes import Body
 from sonorant.serving.service import Service
 from sonorant.speech.bundle import VoiceDescription
 from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
@@ -40,7 +43,7 @@ class Typed(Speech):
     """Whether more text is sent to /text during speech."""
 
 
-class More(BaseModel):
+class More(Body):
     """Continuation of an arriving text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -97,11 +100,12 @@ def page_routes(service: Service) -> APIRouter:
     async def speak(request: Request, asked: Typed) -> SpeechResponse:
         """Speak a text like /v1/speech; for an arriving text, the first line is {"id": ...}."""
         one = service.voices.named(asked.voice)
-        spoken_as = served_request(asked, one, service.limits)
+        spoken_as = replace(served_request(asked, one, service), silence=0.0)  # an error is shown to the user
         if not asked.arrives:
-            pieces = await begun(request, service.speak(one, spoken_as))
+            pieces, _ = await begun(request, service.speak(one, spoken_as))
             return SpeechResponse(pieces, lines_of, LINES, error_line=error_line)
         text = Arriving()
+        request.scope[ENDS] = True
         pieces = service.speak(one, spoken_as, told=text.told)
         return SpeechResponse(pieces, partial(_lines_of_arriving, texts, text), LINES, error_line=error_line)
 

@@ -16,12 +16,13 @@ LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
 class ServedRequest(SpeechRequest):
     text: str
     limits: Limits = field(default=LIMITS)
+    lines: bool = True
     arrives: bool = False
     """Whether more text arrives during speech."""
     variant: str | None = None
     """Precision of the graphs; None means the voice's default."""
     encoding: str = "pcm"
-    """A key of `sonorant.serving.encoding.ENCODINGS`."""
+    """A key of `sonorant.audio.encoding.ENCODINGS`."""
     sample_rate: int | None = None
     """Sample rate in Hz; None means the voice's."""
     skip: int = 0
@@ -43,6 +44,8 @@ class Piece(NamedTuple):
     """Unspeakable characters that were left out."""
     bad: tuple[str, ...] = ()
     """Finish reasons of sentences that went wrong."""
+    silent: bool = False
+    """Whether nothing in the text can be spoken."""
 
 
 class Ended(NamedTuple):

@@ -9,7 +9,7 @@ import logging
 import math
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +32,8 @@ from sonorant.serving.prometheus import Metrics
 from sonorant.serving.request import LIMITS
 from sonorant.serving.service import Service, Turns
 from sonorant.serving.voice_processes import in_daemon_thread
-from sonorant.serving.voices import Offer, Voices
+from sonorant.serving.voices import REGISTRY, Offer, Voices
+from sonorant.speech.request import MOMENT
 
 SEND_BUFFER = 128 * 1024
 """Size in bytes of the kernel's send buffer per client."""
@@ -70,6 +71,10 @@ class ServeConfig:
     """Seconds between polls of the registry."""
     keys: Path | None = None
     """File of API keys; None means that no key is required."""
+    markup: bool = False
+    """Whether OpenAI's route interprets markup."""
+    refuse_silence: bool = False
+    """Whether a text in which nothing can be spoken gets status 400 instead of silence."""
     log_texts: bool = False
     page: bool = True
     """Whether to serve the demo page; it is never served if keys are required."""
@@ -162,7 +167,10 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
     workers = config.workers or usable_cores()
     metrics = Metrics()
     log = "INFO" if config.log_texts else "ERROR"
-    with TemporaryDirectory(prefix="sonorant-serve-", ignore_cleanup_errors=True) as folder:
+    place: AbstractContextManager[str] = nullcontext("")
+    if any(offer.where.startswith(REGISTRY) for offer in config.offers):
+        place = TemporaryDirectory(prefix="sonorant-serve-", ignore_cleanup_errors=True)
+    with place as folder:
         offered = [await in_daemon_thread(fetch, offer, Path(folder)) for offer in config.offers]
         memory = config.memory_mib * 2**20 if config.memory_mib else None
         voices = Voices(
@@ -174,6 +182,8 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
             metrics=metrics,
             keys=Keys(config.keys) if config.keys else None,
             limits=replace(LIMITS, characters=config.characters),
+            markup=config.markup,
+            silence=0.0 if config.refuse_silence else MOMENT,
             log_texts=config.log_texts,
         )
         following = asyncio.create_task(follow(voices, Path(folder), config.poll_seconds))

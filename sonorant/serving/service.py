@@ -16,7 +16,7 @@ from sonorant.serving.prometheus import Metrics
 from sonorant.serving.request import LIMITS, Ended, Piece, ServedRequest
 from sonorant.serving.voice_processes import NotSpoken
 from sonorant.serving.voices import Offered, Voices
-from sonorant.speech.request import Limits
+from sonorant.speech.request import MOMENT, Limits
 
 
 class BusyError(Exception):
@@ -69,6 +69,10 @@ class Service:
     keys: Keys | None = None
     """API keys; None means that no key is required."""
     limits: Limits = LIMITS
+    markup: bool = False
+    """Whether OpenAI's route interprets markup."""
+    silence: float = MOMENT
+    """`SpeechRequest.silence` of the API's requests."""
     log_texts: bool = False
     draining: bool = False
     """Whether the server is shutting down; late requests are still served."""

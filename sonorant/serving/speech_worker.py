@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from sonorant.audio.encoding import open_encoder
 from sonorant.errors import SonorantError
-from sonorant.serving.encoding import open_encoder
 from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.speaking import FinishReason
 from sonorant.speech.voice import Voice
@@ -179,7 +179,7 @@ class _Turn:
         bad = tuple(reason.name.lower() for reason in reasons[self._sentences :] if reason != FinishReason.WELL)
         unknown = "".join(list(self.speech.unknown)[self._unknown :])
         self._unknown, self._sentences = len(self.speech.unknown), len(reasons)
-        return Piece(sound, words, unknown, bad)
+        return Piece(sound, words, unknown, bad, self.speech.silent)
 
     def close(self) -> None:
         if self.speech is not None:

@@ -131,6 +131,8 @@ class VoiceDescription:
     """Record written by the `choose` stage; empty before that stage."""
     provenance: dict[str, Any]
     """Version of Sonorant, and the git commit, data hash and number of training steps of each model."""
+    sha256: str | None = None
+    """Hexadecimal SHA-256 of the other fields, written by `write_bundle`; None is not compared."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,8 @@ def read_bundle(folder: Path) -> Bundle:
             f"{path}: schema version {version!r}, but this Sonorant reads {SCHEMA_VERSION}; export the voice again"
         )
     description = parse_checked(data, VoiceDescription, path, hint="export the voice again")
+    if description.sha256 not in (None, _hash(data)):
+        raise SonorantError(f"{path}: its content does not match its sha256; export or download the bundle again")
     _check(description, path)
     return Bundle(folder, description)
 
@@ -231,14 +235,18 @@ def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]
     with atomic_folder(out) as folder:
         for file in files:
             shutil.copyfile(file, folder / file.name)
-        write_json(folder / DESCRIPTION, dataclasses.asdict(description))
+        data = dataclasses.asdict(description)
+        write_json(folder / DESCRIPTION, data | {"sha256": _hash(data)})
         read_bundle(folder).check_files()
 
 
 def content_hash(bundle: Bundle) -> str:
     """Return the hexadecimal SHA-256 of a bundle, after checking all files."""
     bundle.check_files()
-    canonical = json.dumps(
-        dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":")
-    )
+    return _hash(dataclasses.asdict(bundle.description))
+
+
+def _hash(data: dict[str, Any]) -> str:
+    rest = {key: value for key, value in data.items() if key != "sha256"}
+    canonical = json.dumps(rest, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

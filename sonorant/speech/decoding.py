@@ -1,10 +1,16 @@
 """Settings of token-by-token decoding, as stored in `voice.json`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Interval
+
+from sonorant.checked import Amount, Positive, Share
 
 LARGEST = 1_000_000
 """Maximum value of any setting, so that no array overflows."""
+Limited = Annotated[int, Interval(ge=0, le=LARGEST)]
+Longest = Annotated[Positive, Interval(le=LARGEST)]
 COLDEST = 1e-6
 """Minimum temperature above 0, so that logits do not overflow."""
 
@@ -13,52 +19,35 @@ COLDEST = 1e-6
 class DecodingConfig:
     """Section `decoding` of params.yaml: default decoding settings of a voice."""
 
-    temperature: float = 0.0
+    temperature: Amount = 0.0
     """Divisor of the logits before a code is sampled; 0 means always the most likely code (greedy)."""
-    top_k: int = 0
+    top_k: Limited = 0
     """Number of most likely codes to sample from; 0 means all."""
-    top_p: float = 1.0
+    top_p: Share = 1.0
     """Total probability of the smallest set of codes to sample from (nucleus sampling, Holtzman et al. 2020); 1 means
     all."""
-    repetition_penalty: float = 1.0
+    repetition_penalty: Annotated[float, Interval(ge=1, le=LARGEST)] = 1.0
     """Factor that divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1
     means off."""
-    repetition_window: int = 16
+    repetition_window: Limited = 16
     """Number of steps for which a code counts as recent."""
     advance: Literal["median", "sample"] = "median"
     """When the phoneme pointer advances: at the phoneme's median duration, or at a sampled one."""
-    budget: float = 2.0
+    budget: Longest = 2.0
     """Maximum number of frames per phoneme in an utterance, as a multiple of the 99th percentile of training
     utterances."""
-    longest_phoneme: float = 1.5
+    longest_phoneme: Longest = 1.5
     """Seconds on one phoneme after which the pointer counts as stuck."""
-    longest_silence: float = 2.0
+    longest_silence: Longest = 2.0
     """Maximum length in seconds of a silence that counts as a pause."""
-    longest_repeat: float = 1.0
+    longest_repeat: Longest = 1.0
     """Maximum length in seconds of a loop of a few frames that counts as a long vowel."""
-    retries: int = 2
+    retries: Limited = 2
     """Maximum number of retries of a failed utterance, each with different noise; then the best attempt is kept."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name != "advance" and not abs(value) <= LARGEST:  # catches NaN too
-                raise ValueError(f"{name} must be a number of at most {LARGEST}, not {value}")
-        if self.advance not in ("median", "sample"):
-            raise ValueError(f"advance must be median or sample, not {self.advance!r}")
-        if self.temperature < 0:
-            raise ValueError(f"temperature must be at least 0, not {self.temperature}")
         if 0 < self.temperature < COLDEST:
             raise ValueError(f"temperature must be 0 or at least {COLDEST}, not {self.temperature}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.repetition_penalty < 1:
-            raise ValueError(f"repetition_penalty must be at least 1, not {self.repetition_penalty}")
-        for name in ("top_k", "repetition_window", "retries"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
-        for name in ("budget", "longest_phoneme", "longest_silence", "longest_repeat"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
 
     @property
     def varies(self) -> bool:

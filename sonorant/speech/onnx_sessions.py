@@ -51,7 +51,7 @@ def open_session(
         session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
     except NoKernel as error:
         raise SonorantError(
-            f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); use another variant"
+            f"{graph}: ONNX Runtime lacks an operator ({' '.join(str(error).split())[:200]}); choose another variant"
         ) from None
     except Exception as error:  # ONNX Runtime has a class for each cause
         raise SonorantError(

@@ -15,6 +15,8 @@ MOST_PITCH, MOST_ENERGY = 12.0, 12.0
 """Maximum change of pitch (semitones) and energy (dB), up or down."""
 CHUNK = 4096
 """Default chunk length in samples, about a fifth of a second."""
+MOMENT = 0.2
+"""`SpeechRequest.silence` of services."""
 _END = object()
 
 
@@ -36,10 +38,12 @@ class Limits:
     """Maximum number of consecutive characters that cannot be spoken."""
     frames: int = 512
     """Maximum number of mel frames computed at a time, which bounds memory."""
+    remedy: str = "split the text"
+    """Advice in errors about a text that is too long."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            if not getattr(self, limit.name) > 0:
+            if limit.name != "remedy" and not getattr(self, limit.name) > 0:
                 raise SonorantError(f"limit {limit.name} must be above 0, not {getattr(self, limit.name)}")
 
 
@@ -60,12 +64,16 @@ class SpeechRequest:
     """Change in dB, -12 to 12; the timbre changes with it, as in a human voice."""
     markup: bool = True
     """Whether to interpret markup; if False, brackets and tags are ordinary characters."""
+    lines: bool = False
+    """Whether a line end ends a sentence, as in lists and headings; otherwise only an empty line does."""
     lexicon: Mapping[str, str] = field(default_factory=dict)
     """Words and their phonemes, which override the voice's lexicon."""
     timings: bool = False
     """Whether to fill `Speech.completed` with the time of each word."""
     whole: bool = False
     """Whether to return a sentence only once it is completely decoded, so that failed attempts can be discarded."""
+    silence: float = 0.0
+    """Seconds of silence for a text in which nothing can be spoken, such as an emoji; 0 makes it an error."""
     chunk: int = CHUNK
     """Samples per chunk. The last chunk may be shorter; if the text arrives in fragments, so may the last chunk of each
     phrase."""
@@ -138,7 +146,7 @@ class Allowance:
             if self.characters > self.limits.characters:
                 raise SonorantError(
                     f"the text has more than {self.limits.characters} characters, the maximum for one request; "
-                    "split the text"
+                    f"{self.limits.remedy}"
                 )
             yield fragment
 
@@ -176,11 +184,11 @@ class Allowance:
         if self.audio_seconds > self.limits.audio_seconds:
             raise SonorantError(
                 f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the maximum for "
-                "one request; split the text"
+                f"one request; {self.limits.remedy}"
             )
 
     def check_work(self) -> None:
         if self.work_seconds + time.perf_counter() - self._since > self.limits.work_seconds:
             raise SonorantError(
-                f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; split the text"
+                f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; {self.limits.remedy}"
             )

@@ -1,7 +1,7 @@
 """Runtimes for a voice's graphs. A candidate is named `<runtime>/<variant>`. Each family has separate loaders."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 from sonorant.plugins import added, load, load_family
+from sonorant.processes import at_most_cores
 from sonorant.speech.bundle import Bundle
 
 BASELINE = "onnxruntime/fp32"
@@ -112,7 +113,8 @@ class LoadOptions:
     """Options for loading a runtime. Each runtime reads only those that apply to it."""
 
     threads: int | None = None
-    """CPU threads per operator (for torch, in the whole process); None means one per physical core."""
+    """CPU threads per operator (for torch, in the whole process), at most one per usable core; None means one per
+    physical core."""
     variant: str | None = None
     """Variant of the graphs, such as fp32 or int8; None means the default."""
     trained: tuple[Path, Path] | None = None
@@ -154,4 +156,4 @@ def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
         raise SonorantError(
             "the torch runtimes require the folders of the trained models; for a bundle alone, use onnxruntime"
         )
-    return loaders[name](bundle, options)
+    return loaders[name](bundle, replace(options, threads=at_most_cores(options.threads, "threads")))

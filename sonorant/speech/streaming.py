@@ -14,11 +14,11 @@ import numpy as np
 from sonorant.audio.arrays import Floats, Integers
 from sonorant.errors import SonorantError
 from sonorant.speech.request import CHUNK, FASTEST, MOST_PITCH, SLOWEST, Allowance, SpeechRequest
-from sonorant.speech.speaking import FinishReason, Marking, Speaking
+from sonorant.speech.speaking import FinishReason, Marking, Speaking, fade
 from sonorant.speech.word_times import Timekeeper, WordTiming
 from sonorant.text import SymbolTable
 from sonorant.text.arriving import Lull
-from sonorant.text.frontend import Phoneme, SpokenUnit
+from sonorant.text.frontend import Phoneme, SpokenUnit, named
 from sonorant.text.markup import MarkedText, Prosody
 from sonorant.text.phrases import Phrase, split_phrases
 from sonorant.text.written_words import WrittenWord
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 
 PAUSE_SECONDS = 0.15
-"""Seconds of silence between two sentences, in addition to the silence that the voice produces."""
+PARAGRAPH_SECONDS = 0.45
+"""Seconds of silence between two sentences or paragraphs, in addition to the silence that the voice produces."""
 _NO_SAMPLES: Floats = np.zeros(0, np.float32)
 _PHRASE_END: Floats = np.zeros(0, np.float32)
-_Part = Floats | Lull
+_Part = Floats | Lull | int
+"""An int is a pause of so many samples."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +52,8 @@ class Speech(Iterator[Floats]):
         self.warnings: list[str] = []
         self.completed: tuple[WordTiming, ...] = ()
         """Words that ended within the last chunk; empty without `timings`."""
+        self.silent = False
+        """Whether nothing in the text can be spoken."""
         if request.timings and voice.why_untimed:
             raise SonorantError(f"no timings: {voice.why_untimed}")
         self._times = Timekeeper(self.sample_rate) if request.timings else None
@@ -61,7 +65,7 @@ class Speech(Iterator[Floats]):
         self._silent_seconds = 0.0
         self._speaking = voice.speaking
         self._speaking.check(request)
-        self._chunks = _chunks(self._checked(self._parts()), request.chunk)
+        self._chunks = _chunks(_faded(self._checked(self._parts()), fade(self.sample_rate)), request.chunk)
 
     def __next__(self) -> Floats:
         while not len(samples := self.advance()):
@@ -91,8 +95,8 @@ class Speech(Iterator[Floats]):
         marked = MarkedText(self.taken.read(request.text), frontend, markup=request.markup, check_prosody=check)
         marks, unspeakable = marks_of(self._speaking), ""
         gap: float | None = None  # seconds of marked silence before the next passage
-        first, paused = True, False
-        for phrase in split_phrases(marked, frontend, marked.given, words=bool(self._times)):
+        usual, first = 0.0, True
+        for phrase in split_phrases(marked, frontend, marked.given, words=bool(self._times), lines=request.lines):
             if isinstance(phrase, Lull):
                 yield phrase
                 continue
@@ -102,8 +106,8 @@ class Speech(Iterator[Floats]):
             if not passages:
                 unspeakable = unspeakable or phrase.spoken.text or "".join(phrase.spoken.unknown)
             for passage in passages:
-                if gap is not None or (paused and self._speech_seconds):
-                    yield from self._silence(PAUSE_SECONDS if gap is None else gap)
+                if gap is not None or (usual and self._speech_seconds):
+                    yield self._silence(usual if gap is None else gap)
                 if self._times:
                     over = passage is passages[-1] and not phrase.goes_on
                     self._times.begin(passage.words, passage.phonemes, self._computed, ends_sentence=over)
@@ -120,23 +124,25 @@ class Speech(Iterator[Floats]):
                         )
                     )
                 )
-                first, paused, gap = False, not phrase.goes_on, passage.pause
+                first, gap, usual = False, passage.pause, 0.0 if phrase.goes_on else PAUSE_SECONDS
+            if phrase.ends_paragraph:
+                usual = PARAGRAPH_SECONDS
             if passages and self._arrives:
                 yield _PHRASE_END
             if phrase.pause is not None:
                 gap = (gap or 0.0) + phrase.pause
         if not self._speech_seconds:
-            raise self._nothing(unspeakable)
+            if self.finish_reasons or not (request.silence and self.taken.characters):
+                raise self._nothing(unspeakable)
+            self.silent, gap = True, gap or request.silence
+            self.warnings.append("nothing in the text can be spoken")
         if gap is not None:
-            yield from self._silence(gap)
+            yield self._silence(gap)
 
-    def _silence(self, seconds: float) -> Iterator[Floats]:
+    def _silence(self, seconds: float) -> int:
         self.taken.take_audio(seconds)
         self._silent_seconds += seconds
-        left = round(seconds * self.sample_rate)
-        while left > 0:
-            yield np.zeros(min(left, CHUNK), np.float32)
-            left -= CHUNK
+        return round(seconds * self.sample_rate)
 
     @property
     def _speech_seconds(self) -> float:
@@ -149,25 +155,24 @@ class Speech(Iterator[Floats]):
             _log.warning("%s and is returned as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
-        for samples in parts:
-            if samples is _PHRASE_END or isinstance(samples, Lull):
-                yield samples
+        for part in parts:
+            if part is _PHRASE_END or isinstance(part, Lull | int):
+                self._computed += part if isinstance(part, int) else 0
+                yield part
                 continue
-            if not np.isfinite(samples).all():
+            if not np.isfinite(part).all():
                 raise SonorantError(
                     "the voice's samples contain NaN or infinity; verify the voice, or use another variant"
                 )
-            self._computed += len(samples)
-            yield np.clip(samples, -1.0, 1.0)
+            self._computed += len(part)
+            yield np.clip(part, -1.0, 1.0)
             self.taken.check_work()
 
     def _add_unknown(self, characters: Iterable[str]) -> None:
         new = [character for character in characters if character not in self.unknown]
         if new:
             self.unknown.update(dict.fromkeys(new))
-            _log.warning(
-                "left out characters that cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new)
-            )
+            _log.warning("left out characters that cannot be spoken: %s", named(new))
 
     def _nothing(self, unspeakable: str) -> SonorantError:
         if self.finish_reasons:
@@ -182,7 +187,33 @@ class Speech(Iterator[Floats]):
         )
 
 
-def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
+def _faded(parts: Iterator[_Part], gain: Floats) -> Iterator[Floats | Lull]:
+    """Fill each pause with silence, into which mirrored sound fades from both sides, so that a voice's noise does not
+    stop and start suddenly."""
+    most = len(gain)
+    before = end = _NO_SAMPLES  # the last samples; the end of a pause, which needs the next samples
+    for part in parts:
+        if isinstance(part, int):
+            yield end
+            end = np.zeros(min(most, part), np.float32)
+            echo, start = (before[::-1] * gain[: len(before)])[:part], part - len(end)
+            end[: len(echo[start:])] = echo[start:]
+            yield echo[:start]
+            for place in range(len(echo), start, CHUNK):
+                yield np.zeros(min(CHUNK, start - place), np.float32)
+            before = _NO_SAMPLES
+        elif isinstance(part, Lull) or not len(part):
+            yield part
+        else:
+            echo = (part[: len(end)] * gain[: min(len(end), len(part))])[::-1]
+            end[len(end) - len(echo) :] += echo
+            yield end
+            before, end = np.concatenate([before, part[-most:]])[-most:], _NO_SAMPLES
+            yield part
+    yield end
+
+
+def _chunks(parts: Iterator[Floats | Lull], size: int) -> Generator[Floats, None, None]:
     """Regroup samples into chunks of `size`; a chunk before a `_PHRASE_END` may be shorter. A lull in the text yields
     an empty chunk."""
     waiting: list[Floats] = []

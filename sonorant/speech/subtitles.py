@@ -14,8 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TextIO
 
-from sonorant.errors import SonorantError
-from sonorant.files import atomic_file
+from sonorant.files import atomic_file, check_name
 from sonorant.speech.word_times import WordTiming
 
 LONGEST_CUE = 7
@@ -80,19 +79,11 @@ FORMATS: dict[str, Callable[[TextIO], TimingsFile]] = {
 }
 
 
-def check_name(path: Path) -> None:
-    """Raise SonorantError for an unknown suffix or a folder."""
-    if path.suffix.lower() not in FORMATS:
-        raise SonorantError(f"{path}: unknown format of timings; use a name that ends in {', '.join(FORMATS)}")
-    if path.is_dir():
-        raise SonorantError(f"{path}: is a folder; give a file name for the timings")
-
-
 @contextmanager
 def timings_file(path: Path) -> Iterator[TimingsFile]:
-    """Open a file of word times in the format of its suffix; it appears at `path` on success. Raises SonorantError as
-    `check_name` does."""
-    check_name(path)
+    """Open a file of word times in the format of its suffix; it appears at `path` on success. Raises SonorantError if
+    the suffix is not in `FORMATS`."""
+    check_name(path, FORMATS)
     with atomic_file(path.resolve()) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         written = FORMATS[path.suffix.lower()](file)
         yield written

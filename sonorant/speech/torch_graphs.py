@@ -44,9 +44,11 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
     if variant not in (None, "fp32", "int8", *HALVES):
         raise SonorantError(f"unknown torch variant '{variant}'; use one of: fp32, int8, {', '.join(HALVES)}")
     if variant == "int8" and not quantized:
-        raise SonorantError(f"{folders} contain float models; int8 requires models from the stage quantize")
+        raise SonorantError(f"{folders} contain float models; for int8 give those of the stage quantize")
     if quantized and variant not in (None, "int8"):
-        raise SonorantError(f"{folders} contain quantised models; {variant} requires models from the train stages")
+        raise SonorantError(
+            f"{folders} contain quantised models; for {variant} give models/predictor and models/waveform"
+        )
     if variant == "fp16" and device.type == "cpu":
         raise SonorantError("torch computes fp16 on a CPU by emulation, slower than fp32; use a GPU, or bf16")
 

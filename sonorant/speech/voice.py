@@ -25,7 +25,9 @@ from sonorant.text import Frontend, SymbolTable, load_frontend
 from sonorant.text.arriving import Fragment
 from sonorant.text.user_lexicon import Lexicon
 
-AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
+AT_ONCE = Limits(
+    characters=50_000, audio_seconds=10_800.0, remedy="split the text, or stream it (say --stream, Voice.stream)"
+)
 """Default limits of `say`: about an hour of speech in memory."""
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib.metadata import version as installed_version
 from typing import Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText, as_written
 from sonorant.text.pieces import Piece, TracedText, audible_sentences, given_in, spoken_text, with_given
 from sonorant.text.user_lexicon import Lexicon
@@ -107,13 +107,9 @@ class EspeakFrontend:
 
 
 def _load(language: str) -> tuple[Any, Any]:
-    try:
+    with needing("espeak", "text.frontend espeak, which is GPL-3,"):
         from phonemizer.backend import EspeakBackend
         from phonemizer.separator import Separator
-    except ImportError:
-        raise SonorantError(
-            "text.frontend espeak is not installed; run: pip install sonorant[espeak] (note: it is GPL-3)"
-        ) from None
     if not EspeakBackend.is_available():
         raise SonorantError(
             "text.frontend espeak requires the program espeak-ng; install the system package espeak-ng "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
+from sonorant.checked import Text
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class TextConfig:
 
     frontend: FrontendName = "gruut"
     """`gruut` (bundled, offline) or `espeak` (extra, GPL-3)."""
-    lexicon: str | None = None
+    lexicon: Text | None = None
     """File of words and their phonemes (docs/pronunciation.md)."""
 
     def __post_init__(self) -> None:
@@ -148,6 +149,11 @@ NOTHING_GIVEN: GivenSounds = {}
 def as_written(text: str, given: GivenSounds) -> str:
     """Replace each private-use character of `text` with its written form."""
     return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
+
+
+def named(characters: Iterable[str]) -> str:
+    """Name characters in a message, as in `\\u4f60 (你)`; control characters only by their number."""
+    return " ".join(f"{ascii(c)[1:-1]} ({c})" if c.isprintable() else ascii(c)[1:-1] for c in characters)
 
 
 class Frontend(Protocol):

@@ -8,23 +8,25 @@ import unicodedata
 from functools import cache, cached_property
 from typing import Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 from sonorant.text.english import early, written_out
 from sonorant.text.english.homographs import homographs
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
 from sonorant.text.gruut_processor import PLACEHOLDER, import_gruut, installed_version, new_processor
 from sonorant.text.pieces import Piece, Span, TracedText, audible_sentences, given_in, placed, spoken_text, with_given
 from sonorant.text.user_lexicon import Lexicon
-from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown
+from sonorant.text.written_forms import plain_characters, signs, signs_written_out, split_unknown
 
-RULES = {"en": 2, "fr": 2}
-"""Revision of each language's rules (1 if not listed); increase it when the phonemes of any text change."""
+RULES = {"en": 3, "fr": 3}
+"""Revision of each language's rules (2 if not listed); increase it when the phonemes of any text change."""
 
 _DIGIT = re.compile(r"\d")
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 _PRIVATE = re.compile(r"-?[\U000F0000-\U000FFFFD]-?")
 _BLANK_BEHIND = re.compile(rf"(?<={PLACEHOLDER}[a-z]{{4}}) +(?=[,.;:?!)\]])")
-_NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
+_LETTERS_OR_DIGITS = re.compile(r"\d+|[^\W\d_]+")
+_UNREAD = "#%&@§¶†‡‰"
+"""Signs that gruut leaves out although they mean something."""
 _LOCAL = threading.local()
 _STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
 
@@ -58,7 +60,7 @@ class GruutFrontend:
                 f"language '{language}': gruut has no list of its phonemes ({error}); use text.frontend: espeak"
             ) from None
         self.symbols: tuple[str, ...] = (*dict.fromkeys(phones), *PAUSES)
-        self.rules = RULES.get(self._resolved.split("-")[0], 1)
+        self.rules = RULES.get(self._resolved.split("-")[0], 2)
         self.lexicon = lexicon and lexicon.bound(self.symbols)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,7 +90,7 @@ class GruutFrontend:
         }
         if unread:  # such as 99.9.9.9: read its digits instead of guessing a word
             for word in sorted(unread, key=len, reverse=True):
-                known = known.sub(re.compile(re.escape(word)), lambda match: _NOT_WORD.sub(" ", match[0]))
+                known = known.sub(re.compile(re.escape(word)), self._parted)
             sentences = self._process(known.text, found)
         spans = iter(placed([word.text for sentence in sentences for word in sentence], known))
         parts = [
@@ -100,21 +102,41 @@ class GruutFrontend:
         ]
         return parts, tuple(found)
 
+    def _parted(self, word: re.Match[str]) -> str:
+        """Separate letters and digits; spell letters that are no word, by their names where gruut only knows sounds."""
+        names = signs(self._resolved).get("letters", {})
+        parts = (
+            part
+            if part.isdigit() or len(part) > 3 or self.knows(part.lower())
+            else " ".join(names.get(letter.lower(), letter) for letter in part)
+            for part in _LETTERS_OR_DIGITS.findall(word[0])
+        )
+        return " ".join(parts)
+
+    def knows(self, word: str) -> bool:
+        """Return whether the lexicon of the language contains the word."""
+        settings = _processor(self._resolved, self._data).get_settings(self._resolved)
+        return bool(settings.lookup_phonemes and settings.lookup_phonemes(word, do_transforms=False))
+
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
         sounds = given_in(text, given)
         plain = TracedText.of(text)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
         if self._resolved.startswith("en-"):
-            plain = written_out(plain_characters(early(plain)))
+            plain = written_out(plain_characters(early(plain)), self.knows)
             plain = with_given(plain, homographs(plain.text, self.symbols), sounds)
         else:
             plain = signs_written_out(plain_characters(plain), self._resolved)
-        plain, unknown = split_unknown(plain, self._resolved, sounds)
+        plain, unknown = split_unknown(plain, self._resolved, sounds, _UNREAD)
         if not sounds:
             return plain, unknown, {}
         placeholders = {character: _placeholder(number) for number, character in enumerate(sounds)}
-        plain = plain.sub(_PRIVATE, lambda match: f" {placeholders[match[0]]} ").sub(_BLANK_BEHIND, "").strip_blanks()
+        plain = (
+            plain.sub(_PRIVATE, lambda match: f" {placeholders[match[0].strip('-')]} ")
+            .sub(_BLANK_BEHIND, "")
+            .strip_blanks()
+        )
         return plain, unknown, {placeholders[character]: sound for character, sound in sounds.items()}
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
@@ -165,7 +187,7 @@ def _placeholder(number: int) -> str:
 
 def _install(data: str) -> str:
     extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
-    return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
+    return install("languages") if extra else f"pip install {data.replace('_', '-')}"
 
 
 def _processor(language: str, data: str) -> Any:

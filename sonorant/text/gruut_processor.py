@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +25,7 @@ _NO_CURRENCIES = {"\0": ""}
 _WITHOUT_DIGITS = {
     f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
 }
-_RARELY_NEEDED = {"dateparser": ["parse"], "num2words": ["num2words"], "urllib.request": ["urlopen"], "networkx": []}
+_RARELY_NEEDED = {"dateparser": [], "num2words": ["num2words"], "urllib.request": ["urlopen"], "networkx": []}
 """Packages that gruut imports but rarely needs, and the functions that it uses from them."""
 _LETTER = "gruut:letter"
 PLACEHOLDER = "qqzx"
@@ -49,6 +50,8 @@ def new_processor(language: str, data: str) -> Any:
 
     processor = _quick_processor()(default_lang=language, currencies=_NO_CURRENCIES)
     settings = processor.get_settings(language)
+    settings.replacements = [each for each in settings.replacements if each[1] != "ss"]
+    settings.guess_phonemes = settings.guess_phonemes and _with_eszett(settings.guess_phonemes)
     lookup = settings.lookup_phonemes
     if isinstance(lookup, DelayedSqlitePhonemizer):
         lexicon = open_lexicon(lookup.db_path, f"{data} {installed_version(data)}")
@@ -87,8 +90,6 @@ def _when_called(module: str, name: str) -> Callable[..., Any]:
     """Return a stub of the function `name` that imports `module` when called."""
 
     def call(*arguments: Any, **options: Any) -> Any:
-        if module == "dateparser":
-            importlib.import_module("babel.dates")  # gruut needs it to write a date but does not import it
         return getattr(importlib.import_module(module), name)(*arguments, **options)
 
     return call
@@ -97,8 +98,10 @@ def _when_called(module: str, name: str) -> Callable[..., Any]:
 def _quick_processor() -> Any:
     """Return a processor class that parses only words with digits as numbers and amounts. Otherwise gruut makes five
     passes over a text, because it counts every word that it tries as changed."""
-    from gruut import TextProcessor
+    from gruut import TextProcessor, text_processor
     from gruut.utils import get_currency_names
+
+    text_processor.dateparser = sys.modules[__name__]
 
     class QuickProcessor(TextProcessor):
         def process(self, text: str, *arguments: Any, **options: Any) -> Any:
@@ -121,6 +124,13 @@ def _quick_processor() -> Any:
     return QuickProcessor
 
 
+def parse(text: str, languages: list[str], settings: dict[str, Any]) -> Any:
+    """Parse a date as `dateparser.parse` does, but not one relative to now: it takes `9h` for a day, nine hours ago."""
+    importlib.import_module("babel.dates")  # gruut needs it to write a date but does not import it
+    absolute = settings | {"PARSERS": ["absolute-time"]}
+    return importlib.import_module("dateparser").parse(text, languages=languages, settings=absolute)
+
+
 def _phonemizer_class() -> Any:
     """Return a lookup class that returns copies, because French liaison appends to a word's phonemes."""
     from gruut.phonemize import SqlitePhonemizer
@@ -129,10 +139,23 @@ def _phonemizer_class() -> Any:
         def __call__(self, word: str, *arguments: Any, **options: Any) -> Any:
             if _GIVEN.fullmatch(word):
                 return ["ə"]
-            found = super().__call__(word, *arguments, **options)
+            found = super().__call__(word.replace("ß", "ss").replace("ẞ", "SS"), *arguments, **options)
             return None if found is None else list(found)
 
     return OwnPhonemes
+
+
+def _with_eszett(guess: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a guesser that reads ß as one s; gruut reads it as ss, for which its model guesses two sounds."""
+
+    def guessed(word: str, *arguments: Any) -> Any:
+        plain = word.lower().replace("ß", "ss")
+        phones = guess(plain, *arguments)
+        if plain == word.lower():
+            return phones
+        return [phone for before, phone in pairwise(["", *phones]) if not (before == "s" and phone in ("s", "z"))]
+
+    return guessed
 
 
 def _has_digit(node: Any) -> bool:

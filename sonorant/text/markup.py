@@ -31,6 +31,8 @@ _PRIVATE = re.compile("[\U000f0000-\U0010fffd]")
 _PAUSE_MARK = re.compile(r"pause\b\s*(.*)", re.DOTALL)
 _TIME = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})\s*(s|ms)?")
 _SSML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|speak)[\s>/]")
+_TAG = re.compile(r"</?(?:break|phoneme|prosody|say-as|sub(?=\s+alias))\b[^<>]*>")
+_OPEN_TAG = re.compile(r"</?[a-z-]*(?:(?<=[a-z])[\s/][^<>]{0,400})?\Z")
 _SSML_SHOWS = len("<!DOCTYPE ")
 """Number of leading characters that decide whether a text is SSML."""
 
@@ -156,14 +158,24 @@ class MarkedText:
                         raise SonorantError(f"character {place + opening + 1}: [[ without ]]; {_HINT}")
                     break
                 if opening:
-                    yield self.characters(waiting[:opening], (place, place + opening), Prosody())
+                    yield self._untagged(waiting[:opening], place)
                 source = (place + opening, place + closing + 2)
                 yield self.mark(self._bracketed(waiting[opening + 2 : closing].strip(), source[0]), source, Prosody())
                 waiting, place = waiting[closing + 2 :], source[1]
             ready = opening if opening >= 0 else len(waiting) - (fragment is not None and waiting.endswith("["))
+            if fragment is not None and (tag := _OPEN_TAG.search(waiting, 0, ready)):
+                ready = tag.start()
             if ready:
-                yield self.characters(waiting[:ready], (place, place + ready), Prosody())
+                yield self._untagged(waiting[:ready], place)
                 waiting, place = waiting[ready:], place + ready
+
+    def _untagged(self, text: str, place: int) -> str:
+        if tag := _TAG.search(text):
+            raise SonorantError(
+                f"character {place + tag.start() + 1}: {tag[0][:40]} outside <speak>; put <speak> and </speak> around "
+                "the text, or switch markup off"
+            )
+        return self.characters(text, (place, place + len(text)), Prosody())
 
     def _bracketed(self, mark: str, place: int) -> str:
         try:

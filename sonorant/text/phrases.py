@@ -21,7 +21,10 @@ _NEXT_WORD = 60
 """Maximum number of characters to read of the word after a full stop."""
 _WORDS_BEFORE = 3
 """Number of words before a full stop that decide whether the sentence ends there."""
-_MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
+_MAYBE_END = [re.compile(rf"\s*{newline}\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+") for newline in (r"\n[^\S\n]*\n", r"\n")]
+"""Possible ends of a sentence: with an empty line, and with any line end."""
+_PARAGRAPH_END = re.compile(r"\n[^\S\n\u2028]*\n\s*\Z")
+"""Blank line; `<s>` of SSML has a line separator in it."""
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
 _LESSER_BORDERS = (
@@ -72,21 +75,27 @@ class Phrase:
     """Position in the text of the mark for `pause`."""
     words: tuple[WrittenWord, ...] = ()
     """Written words, if requested."""
+    ends_paragraph: bool = False
 
 
 def split_phrases(
-    text: str | Iterable[Fragment], frontend: Frontend, given: GivenSounds = NOTHING_GIVEN, *, words: bool = False
+    text: str | Iterable[Fragment],
+    frontend: Frontend,
+    given: GivenSounds = NOTHING_GIVEN,
+    *,
+    words: bool = False,
+    lines: bool = False,
 ) -> Iterator[Phrase | Lull]:
     """Yield the phrases of a text and its lulls (gaps in arriving text). The text may arrive in fragments that end
     anywhere.
 
     The phrases are the `frontend.sentences` of each paragraph, regardless of the fragments. The next fragment is read
     when no complete sentence is left. The start of the next word or a long lull completes a sentence. `given`: sounds
-    of private-use characters; may grow during iteration. `words`: whether to find the written words. Raises
-    SonorantError for a word longer than a phrase.
+    of private-use characters; may grow during iteration. `words`: whether to find the written words. `lines`: whether a
+    line end ends a sentence. Raises SonorantError for a word longer than a phrase.
     """
     held: Phrase | None = None
-    for part in parts_of(_fragments(text), frontend, given):
+    for part in parts_of(_fragments(text), frontend, given, lines=lines):
         if isinstance(part, Lull):
             yield part
             continue
@@ -101,11 +110,12 @@ def split_phrases(
 
 def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -> Iterator[Phrase]:
     part, goes_on, start = whole
-    characters, pause = len(part), None
+    characters, pause, ends = len(part), None, bool(_PARAGRAPH_END.search(part))
     if PAUSE.match(part[-1:]):
         part, pause = part[:-1], pause_seconds(part[-1])
     if _SILENT.fullmatch(part):
-        yield Phrase(SpokenText(part.strip(), (), ()), goes_on, characters, pause, start + len(part))
+        silent = SpokenText(part.strip(), (), ())
+        yield Phrase(silent, goes_on, characters, pause, start + len(part), ends_paragraph=ends)
         return
     sentences = frontend.sentences(part, given) or [frontend.speak(part, given)]
     placed: list[tuple[WrittenWord, ...]] = [()] * len(sentences)
@@ -118,8 +128,9 @@ def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -
             for unit, first, end in spans
         )
         phrase = Phrase(replace(sentence, units=units), False, 0, pause_place=start + len(part), words=own)
-        last = number == len(sentences)
-        yield replace(phrase, goes_on=goes_on, characters=characters, pause=pause) if last else phrase
+        if number == len(sentences):
+            phrase = replace(phrase, goes_on=goes_on, characters=characters, pause=pause, ends_paragraph=ends)
+        yield phrase
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
@@ -158,7 +169,9 @@ def _fragments(text: str | Iterable[Fragment]) -> Iterator[Fragment]:
             yield from (fragment[start : start + _FRAGMENT] for start in range(0, len(fragment), _FRAGMENT))
 
 
-def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSounds) -> Iterator[Part | Lull]:
+def parts_of(
+    fragments: Iterable[Fragment], frontend: Frontend, given: GivenSounds, *, lines: bool = False
+) -> Iterator[Part | Lull]:
     """Yield each part as soon as its end is certain, often after the first letter of the next word. Yield each lull
     after the parts that it completes."""
 
@@ -179,7 +192,7 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
             place += len(waiting) - len(waiting.lstrip())
             waiting = waiting.lstrip()
         ending = fragment is Lull.LONG
-        while cut := _first_cut(waiting, is_end, complete=ending, foresees=foresees) or (
+        while cut := _first_cut(waiting, is_end, complete=ending, foresees=foresees, lines=lines) or (
             _cut_for_now(waiting, is_end) if ending else None
         ):
             yield Part(waiting[: cut[0]], cut[1], place)
@@ -190,7 +203,7 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
             # Usually a capital follows: fill the cache while waiting for it.
             _ends_before_any(_last_words(waiting), "S", is_end)
     while waiting:
-        length, goes_on = _first_cut(waiting, is_end, complete=True) or (len(waiting), False)
+        length, goes_on = _first_cut(waiting, is_end, complete=True, lines=lines) or (len(waiting), False)
         yield Part(waiting[:length], goes_on, place)
         waiting, place = _behind(waiting, length, place)
 
@@ -200,14 +213,17 @@ def _behind(text: str, cut: int, place: int) -> tuple[str, int]:
     return rest, place + len(text) - len(rest)
 
 
-def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bool = False) -> Cut | None:
+def _first_cut(
+    text: str, is_end: IsEnd, *, complete: bool = False, foresees: bool = False, lines: bool = False
+) -> Cut | None:
     """Return the first cut, or None. `complete`: whether no text follows. `foresees`: whether the first letter of the
-    next word may be enough to decide."""
+    next word may be enough to decide. `lines`: whether a line end is a cut."""
     if pause := PAUSE.search(text, 0, LONGEST_PHRASE):
         before = text[: pause.start()]
-        return _first_cut(before, is_end, complete=True) or (pause.end(), True)
-    for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
-        if border[0].count("\n") > 1:
+        return _first_cut(before, is_end, complete=True, lines=lines) or (pause.end(), True)
+    for border in _MAYBE_END[lines].finditer(text, 0, LONGEST_PHRASE):
+        ends = border[0].count("\n")
+        if ends > 1 or (lines and ends and (complete or border.end() < len(text))):  # one may become an empty line
             return border.end(), False
         before = _last_words(text[: border.end()])
         after = _WORD.match(text, border.end())

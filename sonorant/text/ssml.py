@@ -32,6 +32,8 @@ _ATTRIBUTES = {
 _NEEDED = {"phoneme": "ph", "say-as": "interpret-as", "sub": "alias"}
 _WHOLE = ("phoneme", "say-as", "sub")
 """Elements whose text is replaced as a whole; they may contain only text."""
+_BORDERS = {"p": "\n\n", "s": "\n\u2028\n\u2028"}
+"""Lines that end a paragraph, or a sentence."""
 _STRENGTHS = {"none": "0", "x-weak": "0.1", "weak": "0.2", "medium": "0.4", "strong": "0.7", "x-strong": "1.2"}
 _RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.3, "x-fast": 1.7}
 _PITCHES = {"x-low": -6.0, "low": -3.0, "medium": 0.0, "default": 0.0, "high": 3.0, "x-high": 6.0}
@@ -51,7 +53,7 @@ def read_ssml(fragments: Iterable[Fragment], marked: MarkedText, check: CheckPro
         document += fragment
         if len(document) > MOST_CHARACTERS:
             raise SonorantError(f"SSML: more than {MOST_CHARACTERS} characters; split the document")
-    yield from _SsmlReader(document, marked, check).read()
+    yield "".join(_SsmlReader(document, marked, check).read())
 
 
 class _SsmlReader:
@@ -103,8 +105,7 @@ class _SsmlReader:
                 self._mark(pause_character(time), self._tag_from(self._place()), prosody)
         except SonorantError as error:
             raise self._fault(f"<{name}>: {error}") from None
-        if name in ("p", "s"):
-            self._border(prosody)
+        self._border(name, prosody)
         self._open.append((name, attributes, prosody))
         if name in _WHOLE:
             self._whole = (self._place(), "")
@@ -143,9 +144,8 @@ class _SsmlReader:
 
     def _end(self, name: str) -> None:
         _, attributes, prosody = self._open.pop()
-        if name in ("p", "s"):
-            self._border(prosody)
-        elif self._whole is not None:
+        self._border(name, prosody)
+        if self._whole is not None:
             (start, text), self._whole = self._whole, None
             self._replace(name, attributes, " ".join(text.split()), self._tag_from(start), prosody)
 
@@ -171,9 +171,10 @@ class _SsmlReader:
     def _mark(self, character: str, source: Span, prosody: Prosody) -> None:
         self._given.append(self._marked.mark(character, source, prosody))
 
-    def _border(self, prosody: Prosody) -> None:
-        place = self._place()
-        self._given.append(self._marked.characters("\n\n", (place, place), prosody, one_by_one=False))
+    def _border(self, name: str, prosody: Prosody) -> None:
+        if name in _BORDERS:
+            place = self._place()
+            self._given.append(self._marked.characters(_BORDERS[name], (place, place), prosody, one_by_one=False))
 
 
 def _rate(attributes: dict[str, str]) -> float:
@@ -238,7 +239,7 @@ def _cardinal(text: str, form: str) -> str:
         return number(str(roman(text)))
     if not re.fullmatch(r"-?[\d,]{1,20}(?:\.\d+)?", text):
         raise SonorantError(f"'{text[:20]}' is not a number")
-    return number(text)
+    return number(re.sub(r",(?!\d{3}(?!\d))", ".", text))
 
 
 def _ordinal(text: str, form: str) -> str:

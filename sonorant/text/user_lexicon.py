@@ -132,9 +132,9 @@ def _read(path: Path) -> str:
             raise SonorantError(f"{path}: larger than {MOST_BYTES // 2**20} MiB; a lexicon should contain only words")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SonorantError(f"text.lexicon: {path}: cannot be read ({error.strerror}); check the path") from None
+        raise SonorantError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
-        raise SonorantError(f"text.lexicon: {path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
 def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Container
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sonorant.text.pieces import TracedText
 
@@ -56,16 +57,18 @@ def _plain(character: str) -> str:
     return character
 
 
-def split_unknown(text: TracedText, language: str, known: Container[str] = ()) -> tuple[TracedText, tuple[str, ...]]:
+def split_unknown(
+    text: TracedText, language: str, known: Container[str] = (), unread: Container[str] = ()
+) -> tuple[TracedText, tuple[str, ...]]:
     """Replace unknown characters with blanks. Return the text and these characters, each once, in order: letters of
     other scripts, symbols (emoji, mathematics), control and unassigned characters, and currency signs without a digit
-    nearby. Characters in `known` are kept."""
+    nearby; and `unread`. Characters in `known` are kept."""
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
     unknown: dict[str, None] = {}
     blanks: list[tuple[int, int, str]] = []
     for position, character in enumerate(text.text):
         neighbours = text.text[max(position - 2, 0) : position + 3]
-        if not (_can_be_spoken(character, script, neighbours) or character in known):
+        if character in unread or not (_can_be_spoken(character, script, neighbours) or character in known):
             blanks.append((position, position + 1, " "))
             unknown[character] = None
     return (text.replaced(blanks) if blanks else text).strip_blanks(), tuple(unknown)
@@ -86,7 +89,7 @@ def _can_be_spoken(character: str, script: str, neighbours: str) -> bool:
 
 _LETTERS = str.maketrans({
     "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th",
-    "ð": "th", "Ð": "Th", "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
+    "ẞ": "SS", "ð": "th", "Ð": "Th", "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
 })  # fmt: skip
 
 
@@ -96,19 +99,36 @@ def without_accents(match: re.Match[str]) -> str:
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 
+_MOMENT = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)(?:T(\d\d:\d\d)(?::00(?![.\d]))?(Z?))?")
+_GROUPED = re.compile(r"(?<![\w.,+])(?<!\d )[1-9]\d{0,2}(?:(?: \d{3})+(?!\d| \d)|(?:\.\d{3})+(?=,\d))")
+_POINT = re.compile(r"(?<![\w.,])(\d+)\.(\d\d?|\d{4,})(?![\w.]|,\d)")
+_CLOCK = re.compile(r"(?<=\d)\.(?=\d\d Uhr)")
 _AFTER_NUMBER = re.compile(r"(?<=\d) ?(°C|[%€$£°]|(?:km|cm|mm|kg)\b)")
-_BETWEEN = re.compile(r"(?<=\w)\s*([&+=])\s*(?=\w)")
+_BETWEEN = re.compile(r"(?<=\w)(?:\s*([&+=@])\s*|(\.)(?=[a-z]{2}))(?=\w)")
+_SECTION = re.compile(r"§+")
 
 
 def signs_written_out(text: TracedText, language: str) -> TracedText:
-    """Write signs between words, and signs and units after a number, as words (`signs.json`)."""
-    words = _signs().get(language.split("-")[0])
-    if words is None:
+    """Write signs between words, and signs and units after a number, as words (`signs.json`), and numbers and ISO dates
+    as gruut reads them."""
+    words = signs(language)
+    if not words:
         return text
+    text = text.sub(
+        _MOMENT,
+        lambda match: " ".join(filter(None, (f"{match[3]}.{match[2]}.{match[1]}", match[4], match[5] and words["Z"]))),
+    )
+    text = text.sub(_CLOCK, " ")
+    text = text.sub(_GROUPED, lambda match: re.sub("[ .]", words["group"], match[0]))
+    if words["group"]:
+        text = text.sub(_POINT, r"\1,\2")
+    text = text.sub(_SECTION, f"{words['§']} ")
     text = text.sub(_AFTER_NUMBER, lambda match: f" {words[match[1]]}")
-    return text.sub(_BETWEEN, lambda match: f" {words[match[1]]} ")
+    return text.sub(_BETWEEN, lambda match: f" {words[match[1] or match[2]]} ")
 
 
 @cache
-def _signs() -> dict[str, dict[str, str]]:
-    return dict(json.loads((Path(__file__).parent / "signs.json").read_text(encoding="utf-8")))
+def signs(language: str) -> dict[str, Any]:
+    """Return the words of a language for signs, the sign between groups of digits, and the names of letters."""
+    languages = json.loads((Path(__file__).parent / "signs.json").read_text(encoding="utf-8"))
+    return dict(languages.get(language.split("-")[0], {}))

@@ -15,6 +15,7 @@ from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, SpokenTex
 _WORD = re.compile(r"\w+(?:'\w+)*")
 _MARKS = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 _TOKEN = re.compile(r"[^\s–—]+[–—]*|[–—]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _EDGES = "\"'“”„‘’‚«»‹›()[]{}<>¿¡*_.,;:!?…。！？–—"
 """Punctuation around a word that is not part of it."""
 
@@ -45,6 +46,7 @@ def place_words(
     Silent text is appended to `written` of the word before it. Written words whose spoken words interleave are merged:
     `$5 million` is spoken as "five million dollars".
     """
+    text = _CONTROL.sub(" ", text)  # they are left out
     tokens = list(_TOKEN.finditer(text))
     spoken = [
         (sentence, unit)

@@ -3,82 +3,64 @@
 import math
 import os
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 
+from sonorant.checked import Count, Fraction, Interval, Len, Partial, Positive, Seed, Share, Text, Whole
 from sonorant.processes import usable_cores
-
-AT_LEAST_ONE = (
-    *("steps", "micro_batches_per_step", "validate_every", "checkpoint_every", "log_every"),
-    *("patience", "window_shards", "learning_rate_batch"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Settings of a training run, independent of ranks, threads and devices."""
 
-    steps: int = 1200
+    steps: Count = 1200
     """Number of optimizer steps."""
-    micro_batches_per_step: int = 2
+    micro_batches_per_step: Count = 2
     """Number of micro-batches per optimizer step, over all ranks."""
-    learning_rate: float = 4e-3
+    learning_rate: Share = 4e-3
     """Peak learning rate of AdamW for a batch of `learning_rate_batch`."""
-    warmup_steps: int = 50
+    warmup_steps: Whole = 50
     """Steps of linear warm-up, before cosine decay to a twentieth of the peak."""
-    weight_decay: float = 0.01
+    weight_decay: Fraction = 0.01
     """Weight decay of AdamW, for matrices only."""
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
     """Maximum gradient norm; larger gradients are scaled down."""
-    ema_decay: float = 0.995
+    ema_decay: Partial = 0.995
     """Decay of the moving average (EMA) of the weights, which becomes the trained model."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: the fastest on this device (training/precision.py); bf16: autocast; fp16: autocast with a gradient scaler,
     on GPUs only."""
-    seed: int = 1
+    seed: Seed = 1
     """Seed of initial weights, data order and dropout."""
-    validate_every: int = 250
+    validate_every: Count = 250
     """Steps between validations; each writes a mel picture and an audio sample."""
-    checkpoint_every: int = 200
+    checkpoint_every: Count = 200
     """Steps between checkpoints; one is also saved on SIGTERM."""
-    log_every: int = 10
+    log_every: Count = 10
     """Steps between rows of metrics.jsonl."""
-    patience: int | None = None
+    patience: Count | None = None
     """Stop after this many consecutive validations without significant improvement (training/patience.py); None
     disables early stopping."""
-    learning_rate_batch: int | None = None
+    learning_rate_batch: Count | None = None
     """Batch size (micro_batches_per_step times the budget) for which `learning_rate` is set. For other sizes it is
     scaled by the square root of the ratio (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural
     networks"; for Adam, Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms"). None
     disables scaling."""
-    speaker_balance: float = 0.0
+    speaker_balance: Fraction = 0.0
     """Oversampling of speakers with few recordings: 0 means none, 1 equal time for all; see
     `sonorant.features.plan.balanced`."""
-    window_shards: int | None = None
+    window_shards: Count | None = None
     """Number of shards planned and shuffled together (see `sonorant.features.windows`); None means the whole corpus."""
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
+    betas: Annotated[list[Partial], Len(2, 2)] = field(default_factory=lambda: [0.9, 0.98])
     """Betas of AdamW."""
-    init_from: str | None = None
+    init_from: Text | None = None
     """Initial weights for fine-tuning: a checkpoint, trained model, run directory, bundle or models:/<name>@<alias>."""
     activation_checkpointing: bool = False
     """Whether to recompute activations in the backward pass, which saves memory but takes a quarter more time."""
     compile: bool = False
     """Whether to torch.compile the blocks, which requires a C++ compiler and takes minutes at the start."""
-
-    def __post_init__(self) -> None:
-        for name in AT_LEAST_ONE:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 0.0 <= self.ema_decay < 1.0:
-            raise ValueError(f"ema_decay must be at least 0 and below 1, not {self.ema_decay}")
-        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
-            raise ValueError(f"betas must be two numbers, each at least 0 and below 1, not {self.betas}")
-        if self.learning_rate <= 0 or self.clip_norm <= 0:
-            raise ValueError("learning_rate and clip_norm must be above 0")
-        if not 0.0 <= self.speaker_balance <= 1.0:
-            raise ValueError(f"speaker_balance must be from 0 to 1, not {self.speaker_balance}")
 
     def from_scratch(self) -> Self:
         return replace(self, init_from=None)
@@ -111,34 +93,30 @@ class DataConfig:
 
     preload: Literal["none", "memory", "folder"] = "none"
     """none: read features in place; memory: load them into memory; folder: copy them to `preload_folder`."""
-    preload_folder: str | None = None
+    preload_folder: Text | None = None
     """Folder on a local disk for `preload: folder`."""
-    workers: int | None = None
+    workers: Annotated[int, Interval(ge=0, le=1024)] | None = None
     """Number of loader processes per rank; None means 0 on CPUs, up to 4 per GPU."""
 
     def __post_init__(self) -> None:
         if self.preload == "folder" and not self.preload_folder:
             raise ValueError("preload: folder requires preload_folder, a path on a local disk")
-        if self.workers is not None and self.workers < 0:
-            raise ValueError(f"workers must be at least 0, not {self.workers}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig:
     """Limits on memory and on time without progress."""
 
-    memory_share: float = 0.85
+    memory_share: Share = 0.85
     """Fraction of a device's memory that the budget `auto` may use."""
-    stall_warning: float = 60.0
+    stall_warning: Positive = 60.0
     """Seconds without progress after which a warning names the rank."""
-    stall_limit: float = 900.0
+    stall_limit: Positive = 900.0
     """Seconds without progress after which training is aborted."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.memory_share <= 1.0:
-            raise ValueError(f"memory_share must be above 0 and at most 1, not {self.memory_share}")
-        if not 0.0 < self.stall_warning <= self.stall_limit:
-            raise ValueError("stall_warning must be above 0 and at most stall_limit")
+        if self.stall_warning > self.stall_limit:
+            raise ValueError(f"stall_warning must be at most stall_limit ({self.stall_limit:g})")
 
     @property
     def patience(self) -> float:

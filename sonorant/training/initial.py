@@ -30,6 +30,11 @@ class Initial:
     weights: dict[str, torch.Tensor]
     description: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        for name, weight in self.weights.items():
+            if weight.is_floating_point() and not weight.isfinite().all():
+                raise SonorantError(f"init_from: {self.source}: weight {name} is NaN or infinite; name another model")
+
     def content(self) -> str:
         """Return the hex SHA-256 of the weights, kind, symbols and speakers, independent of the file."""
         kept = {key: self.description[key] for key in ("kind", "symbols", "speakers")}

@@ -8,6 +8,7 @@ import os
 import shutil
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -43,7 +44,13 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
 def distribute(module: nn.Module) -> DistributedDataParallel:
     # No device_ids: they would copy the batch, through which phases pass tensors. Buffers are constant. The graph
     # is static: every step calls the wrapper once.
-    return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)
+    wrapped = DistributedDataParallel(
+        module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True
+    )
+    # Without this hook, a gradient is divided by the number of ranks or multiplied by its reciprocal, depending on
+    # where it lies; with three ranks the results differ.
+    wrapped._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+    return wrapped
 
 
 def optimizer_of(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

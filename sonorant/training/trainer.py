@@ -29,6 +29,8 @@ from sonorant.training.validation import one_by_one, validation_losses
 
 STEPS_LOADED = 256
 """Number of steps loaded at a time: starting loader processes takes longer than a short epoch on a GPU."""
+NAMED = 8
+"""Maximum number of utterances that an error names."""
 SMALLEST_SCALE = 1.0
 """Minimum scale of fp16's gradient scaler, which starts at 65536; below it, training has diverged."""
 
@@ -64,6 +66,8 @@ class Trainer:
         self.patience = Patience(self.config.patience, recipe.name) if self.config.patience else None
         self.log: MetricsLog | None = None
         self._stop = False
+        self._taken: list[tuple[int, list[MicroBatch], Tensors]] = []
+        """Steps since the last look at their gradient norms, which waits for a GPU."""
 
     def train(self) -> str:
         """Train to the end and save; return `finished`, or `stopped` after a SIGTERM."""
@@ -87,6 +91,9 @@ class Trainer:
         asked = self.ranks.ask(self._stop)
         for micro_batches, batches in self.steps():
             losses, norms = self.take_step(micro_batches, batches)
+            self._taken.append((self.step, micro_batches, norms))
+            if not self.meter.on_gpu or self._due(self.config.log_every) or self._due(self.config.validate_every):
+                self._refuse_divergence()
             profile.next()
             self.proof.ledger.note(self.trained.computed)
             if self._due(self.config.log_every):
@@ -95,7 +102,6 @@ class Trainer:
                     if self.ranks.first:
                         progress.show(self.step, row)
                     self._log(row)
-                self._refuse_divergence(norms)
             if self._due(self.config.validate_every):
                 self._log(self.validate())
                 self.meter.restart()
@@ -107,7 +113,7 @@ class Trainer:
                 with self.stopwatch("proof"):
                     self.proof.check(self.trained, self.step)
             if saving:
-                self._refuse_divergence(norms)
+                self._refuse_divergence()
                 self._return_to_best()
                 self.save()
             if stop:
@@ -243,18 +249,28 @@ class Trainer:
         self.trained.ema.module.load_state_dict(best["ema"])
         self._say(f"{self.recipe.name}: the model has the weights of step {best['step']}, whose loss was the lowest")
 
-    def _refuse_divergence(self, norms: Tensors) -> None:
-        """Raise AllRanksError if training has diverged, before NaNs reach a checkpoint."""
+    def _refuse_divergence(self) -> None:
+        """Raise AllRanksError at the first step whose gradients are not finite, before NaNs reach a validation or a
+        checkpoint."""
+        taken, self._taken = self._taken, []
         scaler = self.trained.scaler
-        if scaler.is_enabled():  # it skips steps that overflow and lowers its scale
-            scale = scaler.get_scale()
-            causes = [f"{self.recipe.name} has diverged (gradient scale {scale:g})"] if scale < SMALLEST_SCALE else []
-        else:
-            found = floats(norms).items()
-            causes = [f"{name} has diverged (gradient norm {norm})" for name, norm in found if not math.isfinite(norm)]
-        if causes:
-            remedy = f"lower train_{self.recipe.name}.learning_rate"
-            raise AllRanksError(f"step {self.step}: training of the {causes[0]}; {remedy}, or use another precision")
+        if scaler.is_enabled() and scaler.get_scale() >= SMALLEST_SCALE:
+            return  # fp16 skips steps that overflow and lowers its scale
+        for step, micro_batches, norms in taken:
+            for name, norm in floats(norms).items():
+                if not math.isfinite(norm):
+                    raise self._diverged(step, micro_batches, f"{name} has diverged (gradient norm {norm})")
+
+    def _diverged(self, step: int, micro_batches: list[MicroBatch], cause: str) -> AllRanksError:
+        items = sorted({int(item) for batch in micro_batches for item in batch.items})
+        named = ", ".join(self.recipe.store.ids[item] for item in items[:NAMED]) + " ..." * (len(items) > NAMED)
+        rate = self.config.learning_rate_at(step - 1, self.recipe.budget)
+        kept = next((path.name for path in checkpoint.existing(self.run.checkpoints)), "none")
+        return AllRanksError(
+            f"step {step}: training of the {cause} at learning rate {rate:.4g} with {len(items)} utterances ({named}); "
+            f"last good checkpoint: {kept}; lower train_{self.recipe.name}.learning_rate, or use another precision; "
+            "if it fails again with the same utterances, examine them"
+        )
 
     def save(self) -> None:
         if not self.ranks.first:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sonorant.checked import Count, Whole
 from sonorant.errors import SonorantError
 from sonorant.features.batches import FRAMES_MULTIPLE, Batch
 from sonorant.features.feature_store import MELS, PITCH, TOKENS
@@ -23,19 +24,18 @@ from sonorant.training.recipe import Recipe, plan_of, utterances_of
 class UtteranceTrainConfig(TrainConfig):
     """Settings for training a speech model that learns to align utterances and texts."""
 
-    learning_rate_batch: int | None = 2200
-    frames_per_micro_batch: int | Literal["auto"] = 1100
+    learning_rate_batch: Count | None = 2200
+    frames_per_micro_batch: Count | Literal["auto"] = 1100
     """Maximum number of padded mel frames per micro-batch; auto: as many as fit into memory (training/memory.py)."""
-    diagonal_steps: int = 300
+    diagonal_steps: Whole = 300
     """Number of steps over which the diagonal prior of the alignment search fades out."""
-    freeze_steps: int = 0
+    freeze_steps: Whole = 0
     """Number of first fine-tuning steps (`init_from`) that train only the embeddings of new speakers. If equal to
     `steps`, other voices stay bit-identical."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.freeze_steps <= self.steps:
-            raise ValueError(f"freeze_steps must be from 0 to steps ({self.steps}), not {self.freeze_steps}")
+        if self.freeze_steps > self.steps:
+            raise ValueError(f"freeze_steps must be at most steps ({self.steps}), not {self.freeze_steps}")
         if self.freeze_steps and not self.init_from:
             raise ValueError(
                 "freeze_steps is for fine-tuning: set init_from to the voice that new speakers are added to"

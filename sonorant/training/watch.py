@@ -40,7 +40,7 @@ def find_run(path: Path) -> Path:
         raise SonorantError(f"{path}: no such folder; name a run directory, or a folder that contains run directories")
     found = {file.parent for name in ("status.json", "lock") for file in path.rglob(name)}
     if not found:
-        remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
+        remedy = "name a folder such as runs/train_acoustic, or start one with: sonorant train"
         raise SonorantError(f"{path}: no training has started here; {remedy}")
     return max(found, key=lambda folder: (RunDirectory(folder).at_work(), newest(folder)))
 

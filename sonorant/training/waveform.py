@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
+from sonorant.checked import Amount, Count, Interval, MinLen, MultipleOf, Share, Size
 from sonorant.errors import SonorantError
 from sonorant.features.batches import Batch, SegmentBatches
 from sonorant.features.feature_store import AUDIO, MELS, PITCH
@@ -36,43 +37,34 @@ FAKE = "fake"
 class WaveformTrainConfig(TrainConfig):
     """Settings for training a waveform model."""
 
-    segments_per_micro_batch: int | Literal["auto"] = 8
+    segments_per_micro_batch: Count | Literal["auto"] = 8
     """Number of segments per micro-batch; auto: as many as fit into memory (training/memory.py)."""
-    segment_frames: int = 48
+    segment_frames: Count = 48
     """Length of a segment in mel frames."""
     adversarial: bool = True
     """Whether to train against discriminators; for real corpora and long training runs."""
-    adversarial_width: int = 16
+    adversarial_width: Size = 16
     """Number of channels in the discriminators' first layers."""
-    adversarial_frames: int = 8
+    adversarial_frames: Count = 8
     """Number of mel frames in the random window of each segment that the discriminators judge; limited to the
     segment."""
-    adversarial_share: float = 0.4
+    adversarial_share: Share = 0.4
     """Fraction of the steps with discriminators; these come last."""
-    weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    weights: dict[str, Amount] = field(default_factory=lambda: dict(WEIGHTS))
     """Weights of the losses mel and spectrum and, with discriminators, adversarial and features."""
-    resolutions: list[int] = field(default_factory=lambda: list(RESOLUTIONS))
+    resolutions: Annotated[list[Annotated[Size, Interval(ge=16), MultipleOf(4)]], MinLen(1)] = field(
+        default_factory=lambda: list(RESOLUTIONS)
+    )
     """Transform lengths in samples for the loss `spectrum`."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
-            given = self.segments_per_micro_batch
-            raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {given}")
         if self.patience is not None and self.adversarial:
             raise ValueError(
                 "patience uses only the spectral losses, which rise against discriminators; set patience to null "
                 "or adversarial to false"
             )
-        for name in ("adversarial_width", "adversarial_frames"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0.0 < self.adversarial_share <= 1.0:
-            raise ValueError(f"adversarial_share must be above 0 and at most 1, not {self.adversarial_share}")
-        if set(self.weights) != set(WEIGHTS) or min(self.weights.values()) < 0:
-            raise ValueError(f"weights must name {', '.join(WEIGHTS)}, each at least 0, not {self.weights}")
-        if not self.resolutions or any(length < 16 or length % 4 for length in self.resolutions):
-            raise ValueError(f"resolutions must be multiples of 4, at least 16, not {self.resolutions}")
+        if set(self.weights) != set(WEIGHTS):
+            raise ValueError(f"weights must name {', '.join(WEIGHTS)}, not {', '.join(self.weights)}")
 
     @property
     def adversarial_from(self) -> int:

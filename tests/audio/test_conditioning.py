@@ -114,13 +114,7 @@ def test_the_plan_alone_tells_all_that_is_heard(
     assert told.seconds == pytest.approx(4 - planned.trimmed - planned.shortened, abs=2e-4 * (1 + len(speech)))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("margin", -0.1), ("longest_pause", 0.01), ("loudness", 3.0), ("loudness", -90.0), ("true_peak", 1.0)],
-)
-def test_contradictory_settings_are_refused(name: str, value: float) -> None:
+def test_a_limit_of_a_gain_that_is_off_is_refused() -> None:
     config = ConditionConfig(margin=0.1, longest_pause=0.5, remove_dc=True, loudness=-20.0, true_peak=-1.0)
-    with pytest.raises(ValueError, match=name):
-        replace(config, **{name: value})
     with pytest.raises(ValueError, match="true_peak limits"):
         replace(config, loudness=None)

@@ -1,3 +1,5 @@
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ def test_a_streamed_wav_whose_length_was_never_filled_in_is_whole(whole: Path, t
     assert data[36:40] == b"data"
     (tmp_path / "a.wav").write_bytes(data[:40] + b"\xff\xff\xff\xff" + data[44:])
     assert cut_off(tmp_path / "a.wav") is None
+
+
+def test_more_sound_than_the_header_can_state_is_told(whole: Path, tmp_path: Path) -> None:
+    shutil.copy(whole / "a.aiff", tmp_path)
+    os.truncate(tmp_path / "a.aiff", 2**32 + (whole / "a.aiff").stat().st_size)  # sparse
+    assert "should contain" in str(cut_off(tmp_path / "a.aiff"))
 
 
 @settings(max_examples=500)

@@ -7,7 +7,8 @@ import pytest
 import soundfile
 from scipy.signal import correlate
 
-from sonorant.audio.decoding import UndecodableError, decode, header
+from sonorant.audio.containers import cut_off
+from sonorant.audio.decoding import UndecodableError, decode, decode_blocks, header
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from tests.support.encoding import FORMATS, encode, sweep, without_sound
@@ -69,6 +70,65 @@ def test_a_part_is_the_whole_cut(encoded: Path, name: str, capfd: pytest.Capture
         assert difference < (0.03 if any(mark in name for mark in ("aac", "mp4", "ac3", "amr")) else 1e-4), (start, end)
     assert decode(encoded / name, 60.0, 61.0)[0].shape == (0, 1)
     assert capfd.readouterr() == ("", "")
+
+
+def test_sound_behind_its_stated_end_or_without_a_length_is_read(encoded: Path, tmp_path: Path) -> None:
+    """Headers that were never completed, joined files, and streams cut anywhere: no loop is endless."""
+    wav, ogg, flac, mp3 = ((encoded / name).read_bytes() for name in ("wav.wav", "a.ogg", "flac.flac", "mp3.mp3"))
+    riff = encode(tmp_path / "riff.wav", sweep(SECONDS, 48000), rate=48000, codec="libmp3lame", container="wav")
+    stream, tag = riff.read_bytes(), b"ID3\3\0\0\0\0\2\0" + bytes(256)
+    count = int.from_bytes(flac[18:26], "big") >> 36 << 36  # a number of 36 bits
+    odd = {
+        "zero.wav": (wav[:40] + bytes(4) + wav[44:], 8),
+        "died.wav": (wav[:40] + b"\0\x10\0\0" + wav[44:], 8),
+        "empty.wav": (wav[:40] + bytes(4) + b"LIST\4\0\0\0INFO", 0),
+        "tagged.wav": (wav + b"TAG" + bytes(125), 8),
+        "joined.ogg": (ogg + ogg, 16),
+        "joined.flac": (flac + flac, 16),
+        "joined.mp3": (mp3 + tag + mp3 + tag + mp3, 24),
+        "none.flac": (flac[:18] + count.to_bytes(8, "big") + flac[26:], 8),
+        "most.flac": (flac[:18] + (count + 2**36 - 1).to_bytes(8, "big") + flac[26:], 8),
+        "riff.wav": (stream, 8),
+        "cut.mp3": (stream[len(stream) // 2 :], 4),
+    }
+    for name, (content, _) in odd.items():
+        (tmp_path / name).write_bytes(content)
+    odd["gsm.wav"] = b"", 8  # libsndfile cannot seek in it
+    soundfile.write(tmp_path / "gsm.wav", sweep(SECONDS, 8000), 8000, subtype="GSM610")
+    for name, (_, seconds) in odd.items():
+        file = tmp_path / name
+        whole, rate = decode(file)
+        assert abs(len(whole) / rate - seconds) < 0.2, name
+        assert sum(len(piece) for piece, _ in decode_blocks(file)) == len(whole), name
+        assert header(file).least <= len(whole) and cut_off(file) is None, name
+        part = decode(file, seconds - 2, seconds - 1)[0]
+        np.testing.assert_allclose(part, whole[(seconds - 2) * rate : (seconds - 1) * rate], atol=0.01, err_msg=name)
+    (tmp_path / "other.ogg").write_bytes(ogg + (encoded / "opus.opus").read_bytes())
+    with pytest.raises(UndecodableError, match=r"other\.ogg: cannot be read as audio \(decoding failed after [^\n]+$"):
+        decode(tmp_path / "other.ogg")
+
+
+@pytest.mark.parametrize("stated", [48_000, 2**32 - 1])
+def test_a_wav_of_more_than_4_gib_has_its_whole_length(tmp_path: Path, stated: int) -> None:
+    """The stated length wraps, or is the greatest possible."""
+    size = 2**32 + 48_000
+    soundfile.write(tmp_path / "a.wav", np.zeros(0), 16000)
+    with (tmp_path / "a.wav").open("r+b") as file:
+        file.seek(40)
+        file.write(stated.to_bytes(4, "little"))
+        file.seek(44 + stated)
+        file.write(b"\1\2\3\4\xf0\xff\xff\xff")  # no chunk: longer than the file
+        file.truncate(44 + size)  # sparse
+    assert abs(header(tmp_path / "a.wav").frames - size // 2) <= 32
+
+
+def test_any_error_of_a_decoder_names_the_file(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OverflowError("two\nlines")
+
+    monkeypatch.setattr(soundfile.SoundFile, "read", fail)
+    with pytest.raises(UndecodableError, match=r"wav\.wav: cannot be read as audio \(decoding failed: two lines\)"):
+        decode(encoded / "wav.wav")
 
 
 def test_an_hour_is_not_decoded_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,4 +240,4 @@ def test_without_pyav_one_line_says_what_to_install(encoded: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     length, line = done.stdout.splitlines()
-    assert length == "22050" and "sonorant[pipeline]" in line
+    assert length == "22050" and "[pipeline]" in line

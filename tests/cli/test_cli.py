@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from sonorant.audio.wav import read_audio
 from sonorant.files import read_json
+from sonorant.processes import usable_cores
 from sonorant.registry import RegisterConfig, register
 from sonorant.speech.voice import AT_ONCE
 from tests.support.command import error_line, run_command
@@ -23,6 +25,7 @@ from tests.support.processes import start
 from tests.support.waiting import PATIENCE, wait_until
 
 SAY = [sys.executable, "-m", "sonorant.cli.main", "say"]
+PATIENT = "--patience must be at least 0 seconds, and needs --stream and the text -"
 TEXT = "One apple. Two pears, and what else?\n\nThe end."
 
 
@@ -75,21 +78,6 @@ def test_timings_are_written_beside_the_speech(
     assert [line for line in lines if line.endswith((".", "?"))] == sentences
 
 
-@pytest.mark.parametrize(
-    ("timings", "line"),
-    [
-        ("words.txt", "words.txt: unknown format of timings; use a name that ends in .json, .srt, .vtt"),
-        ("out.json", "out.json: --timings and -o need different files"),
-        ("/proc/words.srt", "/proc/words.srt: cannot be written"),
-    ],
-)
-def test_timings_that_cannot_be_written_are_told_and_no_speech_is_left(
-    voice_bundle: Path, tmp_path: Path, timings: str, line: str
-) -> None:
-    done = say("Hi.", "--voice", voice_bundle, "-o", "out.json", "--timings", timings, cwd=tmp_path)
-    assert_refused(done, line, tmp_path)
-
-
 def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path: Path) -> None:
     out = ["-o", tmp_path / "out.wav", "--timings", tmp_path / "out.vtt"]
     for text in (b"Fine. " * 400 + b"x" * 9000, b"..."):
@@ -102,11 +90,17 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
     ("words", "text", "line"),
     [
         (["-", "--voice", "BUNDLE"], b"caf\xe9", "standard input: not UTF-8 (byte 3)"),
+        (["caf\udce9", "--voice", "BUNDLE", "--timings", "a.vtt"], b"", r"argument 'caf\udce9': not UTF-8 (byte 3)"),
+        (["Hi.", "--voice", "BUNDLE", "--lexicon", "ODD"], b"", "ODD: line 2: 'Hi': 'q' does not begin with a phoneme"),
         (["Hi.", "--voice", "nowhere"], b"", "nowhere: no voice bundle here"),
         (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "speed must be 0.5 to 2.0"),
         (["Hi.", "--voice", "BUNDLE", "--seed", "1"], b"", "this voice is of the family parallel, which speaks a text"),
         (["Hi.", "--voice", "BUNDLE", "--prompt", "nowhere.wav"], b"", "this voice is of the family parallel"),
-        (["Hi.", "--voice", "CODES", "--top-p", "2"], b"", "top_p must be above 0 and at most 1, not 2.0"),
+        (
+            ["Hi.", "--voice", "CODES", "--top-p", "2"],
+            b"",
+            "decoding: key 'top_p': input should be less than or equal to 1, not 2.0",
+        ),
         (
             ["Hi.", "--voice", "CODES", "--prompt", "mine.wav"],
             b"",
@@ -121,9 +115,35 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
 def test_an_error_is_one_line_and_no_file(
     voice_bundle: Path, codec_lm_bundle: Path, tmp_path: Path, words: list[str], text: bytes, line: str
 ) -> None:
-    bundles = {"BUNDLE": str(voice_bundle), "CODES": str(codec_lm_bundle)}
+    odd = codec_lm_bundle.with_name("ODD")
+    odd.write_text("[en-us]\nHi  q\n")
+    bundles = {"BUNDLE": str(voice_bundle), "CODES": str(codec_lm_bundle), "ODD": str(odd)}
     done = say(*(bundles.get(word, word) for word in words), "-o", tmp_path / "out.wav", text=text)
-    assert_refused(done, line, tmp_path)
+    assert_refused(done, line.replace("ODD", str(odd)), tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["flac", "mp3", "ogg", "opus", "raw", "WAV"])
+def test_the_ending_of_the_name_is_the_format(voice_bundle: Path, tmp_path: Path, ending: str) -> None:
+    out, common = tmp_path / f"{'n' * 240}.{ending}", ["--voice", voice_bundle, "--threads", "1", "--stream"]
+    heard(say(TEXT, *common, "-o", out))
+    spoken = np.frombuffer(heard(say(TEXT, *common, "--raw", "-o", "-")), "<i2") / 32768
+    if ending == "raw":
+        assert np.array_equal(np.frombuffer(out.read_bytes(), "<i2") / 32768, spoken)
+        return
+    assert soundfile.info(out).format == {"opus": "OGG"}.get(ending, ending.upper())
+    found, _ = read_audio(out, 16000)
+    assert len(found) == len(spoken) and np.corrcoef(found, spoken)[0, 1] > 0.9  # without an encoder's padding
+
+
+def test_a_lexicon_and_too_many_threads(voice_bundle: Path, tmp_path: Path) -> None:
+    lexicon, common = tmp_path / "lexicon.txt", ("--voice", voice_bundle, "--raw", "-o", "-")
+    lexicon.write_text("[en]\napple  m ˈi n\n[de]\nHaus  h aʊ s\n")
+    expected = heard(say("One [[m ˈi n]].", *common))
+    assert heard(say("One apple.", *common, "--lexicon", lexicon)) == expected
+    done = say("One apple.", *common, "--lexicon", lexicon, "--threads", "100000")
+    assert done.stderr == f"WARNING: threads: {usable_cores()} instead of 100000, one for each usable core\n"
+    lexicon.write_text("[de]\nHaus  h aʊ s\n")
+    assert error_line(say("Hi.", *common, "--lexicon", lexicon)).startswith(f"{lexicon}: has no words of en-us")
 
 
 def test_marks_are_spoken_or_left_as_they_are(voice_bundle: Path) -> None:
@@ -229,14 +249,6 @@ def test_a_sentence_is_heard_once_its_writer_has_paused_for_as_long_as_the_patie
         assert len(rest) > 1000
 
 
-@pytest.mark.parametrize(
-    "words", [["-", "--patience", "1"], ["Hi.", "--stream", "--patience", "1"], ["-", "--stream", "--patience", "-1"]]
-)
-def test_patience_is_for_a_text_that_is_still_written(voice_bundle: Path, tmp_path: Path, words: list[str]) -> None:
-    line = "--patience must be at least 0 seconds, and needs --stream and the text -"
-    assert_refused(say(*words, "--voice", voice_bundle, "-o", tmp_path / "out.wav"), line, tmp_path)
-
-
 def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:
     with speaking(voice_bundle, "-o", "-") as process:
         process.stdout.read(5_000)
@@ -285,7 +297,8 @@ def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_b
             assert process.wait(PATIENCE) == 1
         finally:
             process.kill()
-        assert b"error: the text has more than 50000 characters" in process.stderr.read()
+        error = process.stderr.read()
+        assert b"error: the text has more than 50000 characters" in error and b"say --stream" in error
 
 
 @pytest.mark.parametrize(
@@ -294,12 +307,26 @@ def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_b
         ("say - --stream -o out.wav <&-", "standard input is closed"),
         ("say - -o out.wav 0> /dev/null", "standard input: cannot be read"),
         ("say One. -o - >&-", "standard output is closed"),
-        ("say One. --stream --raw -o - > /dev/full", "standard output: cannot be written"),
+        ("say One. --stream --raw -o - > /dev/full", "standard output: No space left"),
+        ("say - --patience 1 -o out.wav", PATIENT),
+        ("say Hi. --stream --patience 1 -o out.wav", PATIENT),
+        ("say - --stream --patience -1 -o out.wav", PATIENT),
+        (
+            "say One. -o out.wav --timings words.txt",
+            "words.txt: unknown format; use a name that ends in .json, .srt, .vtt",
+        ),
+        ("say One. -o out.wav --timings /proc/words.srt", "/proc/words.srt: No such file or directory; check the path"),
+        ("say One. -o a.aac", "a.aac: unknown format; use a name that ends in .wav, .pcm, .mp3, .opus, .flac, .ogg"),
+        ("say One. -o a.mp3 --raw", "a.mp3: --raw writes samples alone; use a name that ends in .raw or .pcm"),
+        ("say One. -o $(printf 'ü%.0s' {1..126}).wav", "ü"),
+        ("ulimit -f 1; say One. -o out.wav", "PLACE/out.wav: File too large; free some space"),
+        ("ulimit -f 1; say 'One apple, two pears.' -o out.mp3", "PLACE/out.mp3: File too large; free some space"),
     ],
 )
-def test_closed_and_full_standard_streams_are_told_in_a_line(
+def test_what_cannot_be_read_or_written_is_told_in_a_line(
     voice_bundle: Path, tmp_path: Path, shell: str, line: str
 ) -> None:
     command = f"'{sys.executable}' -m sonorant.cli.main say --voice '{voice_bundle}'"
     script = shell.replace("say", command, 1)
-    assert_refused(subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True), line, tmp_path)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert_refused(done, line.replace("PLACE", str(tmp_path)), tmp_path)

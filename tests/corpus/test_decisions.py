@@ -28,7 +28,7 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 
 Murmur = Callable[..., np.ndarray]
-CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), max_rejected=0.0)
+CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), max_rejected=0.0, validation=0.0, test=0.0)
 TEXT = "A sound sentence of some words."
 HASH = "0123456789abcdef" * 4
 UTTERANCE = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us")
@@ -109,6 +109,7 @@ def test_a_decision_changes_no_other_row_and_what_was_written_by_hand_meanwhile_
         ("0123456789ab,edit,One, two.,,,", "row 2: 7 cells, but there are 6 columns; put text that contains a comma"),
         ("0123456789ab,drop,,,,\n\n0123456789ab,keep,,,,", "row 4: column clip: row 2 already decides on 0123456789ab"),
         ('0123456789ab,edit,"no end', "row 2: not CSV"),
+        ('0123456789ab,edit,"open\n0123456789ac,drop,"', "row 2: a cell contains another row"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_with_row_and_column(tmp_path: Path, row: str, line: str) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import soundfile
 
 from sonorant.corpus.importers import CorpusConfig, import_corpus
 from sonorant.corpus.manifest import Defect, Utterance, read_manifest
@@ -19,7 +20,8 @@ TEXTS = "Nobody noticed that the {} clocks had stopped."
 def prepared(source: Path, work: Path, config: PrepareConfig) -> tuple[list[Utterance], dict[str, tuple[str, str]]]:
     """Import and prepare; return the accepted utterances, and reason and detail by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind="table", path=str(source)))
-    prepare(work / "corpus", work / "prepared", replace(config, max_rejected=1.0), "gruut", condition=UNCONDITIONED)
+    config = replace(config, max_rejected=1.0, validation=0.0, test=0.0)
+    prepare(work / "corpus", work / "prepared", config, "gruut", condition=UNCONDITIONED)
     rejected = read_jsonl(work / "prepared/rejected.jsonl")
     return read_manifest(work / "prepared/manifest.jsonl"), {v["id"]: (v["reason"], v["detail"]) for v in rejected}
 
@@ -64,6 +66,7 @@ def test_each_fault_is_one_reason(tmp_path: Path, murmur: Murmur, prepare_config
     encode(tmp_path / "in/clips/good.m4a", murmur(2.5, 50, 44100)[:, None], rate=44100, codec="aac")
     speech = murmur(2.5, 51, 44100)[:, None]
     encode(tmp_path / "in/clips/dead.m4a", np.concatenate([0 * speech, speech], 1), rate=44100, codec="alac")
+    soundfile.write(tmp_path / "in/clips/gsm.wav", murmur(2.5, 52, 8000), 8000, subtype="GSM610")
     names = [path.name for path in sorted((tmp_path / "in/clips").iterdir())]
     rows = [{"audio": f"clips/{n}", "text": TEXTS.format(i), "id": n} for i, n in enumerate(names)]
     (tmp_path / "in/table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -71,6 +74,7 @@ def test_each_fault_is_one_reason(tmp_path: Path, murmur: Murmur, prepare_config
     assert {utterance.id: utterance.channels for utterance in accepted} == {
         "good.m4a": "one channel",
         "dead.m4a": "one alive, others dead",
+        "gsm.wav": "one channel",
     }
     assert rejected.keys() == expected.keys()
     for id, (reason, word) in expected.items():

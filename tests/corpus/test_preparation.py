@@ -14,6 +14,7 @@ from sonorant.corpus.importers import CorpusConfig, import_corpus
 from sonorant.corpus.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.corpus.preparation.prepare import examine
+from sonorant.corpus.preparation.transcripts import refuse_decoded_twice
 from sonorant.corpus.splits import split_of, text_key
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
@@ -22,7 +23,7 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 
 Murmur = Callable[..., np.ndarray]
-CONFIG = load("prepare", PrepareConfig, ROOT / "params.yaml")
+CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), validation=0.0, test=0.0)
 CONDITION = load("condition", ConditionConfig, ROOT / "params.yaml")
 LENIENT = replace(CONFIG, max_rejected=1.0)
 TEXT = "A sound sentence of some words."
@@ -65,11 +66,12 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
         "nan": nan, "infinite": infinite, "short": sound(0.2),
         "no-samples": sound(0), "long": sound(12.5), "silent": np.zeros(32000), "hiss": sound() * 1e-3,
         "clipped": np.sign(sound()), "too-fast": sound(0.8), "too-slow": sound(11.0), "blank-text": sound(0.1),
-        "two-voices": np.stack([sound(), sound()], axis=1),
+        "laughing": sound(), "two-voices": np.stack([sound(), sound()], axis=1),
     }  # fmt: skip
     for id in ("empty-text", "not-utf8", "chinese", "columns", "truncated", "zero-bytes", "garbage"):
         recordings[id] = sound()
     rows = {
+        "laughing": b"|Some [laughter] words.|",
         "empty-text": b"||", "blank-text": b"| |\t", "only-dots": b"|...|...", "columns": b"|one|two|three",
         "not-utf8": b"|na\xefve words, said|na\xefve words, said", "missing": SAID, "../../outside": SAID,
         "chinese": "|He said 你好 to all of us.|He said 你好 to all of us.".encode(),
@@ -90,7 +92,8 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
         "short": Defect.TOO_SHORT, "no-samples": Defect.TOO_SHORT, "long": Defect.TOO_LONG,
         "silent": Defect.SILENT, "hiss": Defect.SILENT, "clipped": Defect.CLIPPED,
         "too-fast": Defect.SPEAKING_RATE, "too-slow": Defect.SPEAKING_RATE, "truncated": Defect.TRUNCATED,
-        "zero-bytes": Defect.EMPTY_FILE, "garbage": Defect.UNREADABLE, "two-voices": Defect.CHANNELS_DIFFER,
+        "zero-bytes": Defect.EMPTY_FILE, "laughing": Defect.MARKED,
+        "garbage": Defect.UNREADABLE, "two-voices": Defect.CHANNELS_DIFFER,
     }  # fmt: skip
 
 
@@ -101,7 +104,7 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     # JSONL: test_corpora; people's: test_decisions; speakers: test_splits;
     # sound: test_sound
     of_sound = {Defect.NOISY, Defect.REVERBERANT, Defect.NARROW, Defect.HUM, Defect.RATED_BAD}
-    elsewhere = {Defect.UNREADABLE_ROW, Defect.DROPPED, Defect.NOT_TRAINED, Defect.FEW_SECONDS}
+    elsewhere = {Defect.UNREADABLE_ROW, Defect.NOT_TEXT, Defect.DROPPED, Defect.NOT_TRAINED, Defect.FEW_SECONDS}
     assert set(expected.values()) == set(Defect) - elsewhere - of_sound
     assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
     files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
@@ -197,14 +200,61 @@ def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(tmp_
     [
         ("min_seconds", 13.0),
         ("min_characters_per_second", 31.0),
-        ("min_channel_correlation", 1.5),
-        ("max_rejected", 1.5),
-        ("validation", 0.9),
+        ("validation", 1.0),
     ],
 )
 def test_contradictory_settings_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         replace(CONFIG, **{name: value})
+
+
+MARKS = {
+    "Tom &amp;quot;the cat&#39;s&quot; friend": ("Tom \"the cat's\" friend", ["&amp;", "&#39;", "&quot;"]),
+    "One line<br/>and <i>an</i>other.": ("One line and another.", ["<br/>", "<i>", "</i>"]),
+    "He [Laughter] said <unk> {spoken_noise} (applause) it.": (
+        "He said it.", ["[Laughter]", "<unk>", "{spoken_noise}", "(applause)"],
+    ),
+    "A <!-- bad --> word &lt;noise&gt; here": ("A word here", ["&lt;", "&gt;", "<!-- bad -->", "<noise>"]),
+    "R&D; [the] music (in music), 3 < 4 *and* &": (None, []),
+}  # fmt: skip
+
+
+def test_marks_are_no_words(tmp_path: Path, murmur: Murmur) -> None:
+    rows = {f"u{number}": f"|{text}|".encode() for number, text in enumerate(MARKS)}
+    source = ljspeech(tmp_path / "in", rows, {id: murmur(2.5, number) for number, id in enumerate(rows)})
+    wanted = {id: text or given for id, (given, (text, _)) in zip(rows, MARKS.items(), strict=True)}
+    config = replace(LENIENT, min_characters_per_second=1.0)
+    accepted, rejected = prepared(source, tmp_path / "removed", replace(config, marks="remove"))
+    assert ({u.id: u.text for u in accepted}, rejected) == (wanted, {})
+    accepted, rejected = prepared(source, tmp_path, config)
+    assert {u.id: u.text for u in accepted} == {id: wanted[id] for id in ("u0", "u1", "u4")}
+    assert rejected == {"u2": Defect.MARKED, "u3": Defect.MARKED}
+    assert read_jsonl(tmp_path / "prepared/rejected.jsonl")[1]["detail"] == "<!-- bad --> <noise>"
+    summary = read_json(tmp_path / "prepared/summary.json")
+    assert summary["marks"] == Counter(mark for _, marks in MARKS.values() for mark in marks)
+    assert "[Laughter]" in summary["warnings"][0]
+
+
+@pytest.mark.parametrize("codec", ["cp1252", "latin1", "macintosh", "cp850"])
+def test_texts_decoded_twice_are_refused_with_the_command_that_mends_them(
+    corpus: Path, tmp_path: Path, codec: str
+) -> None:
+    texts = ["Voilà für dich.", "Grüße an Zoë.", "Plain words."]
+    rows = [replace(SOUND, id=f"u{n}", text=text) for n, text in enumerate(texts)]
+    twice = [replace(row, text=" ".join(row.text.encode().decode(codec).split())) for row in rows]
+    write_manifest(corpus / "manifest.jsonl", twice)
+    with pytest.raises(SonorantError, match=rf"2 of 2 texts .* for 'Voil.*: iconv -f UTF-8 -t {codec} old > new$"):
+        prepare(corpus, tmp_path / "out", CONFIG, "gruut", condition=CONDITION)
+    refuse_decoded_twice(rows)
+
+
+def test_a_split_without_utterances_is_refused_with_the_setting_that_fills_it(tmp_path: Path, murmur: Murmur) -> None:
+    recordings = {f"u{number}": murmur(2, number) for number in range(4)}
+    rows = {id: f"|{id} is a sound sentence.|".encode() for id in recordings}
+    source = ljspeech(tmp_path / "in", rows, recordings)
+    with pytest.raises(SonorantError, match=r"jsonl: 4 .*\(4 texts\) leave no .*prepare\.validation to 0\S+, or .*$"):
+        prepared(source, tmp_path, replace(CONFIG, validation=0.02))
+    assert not (tmp_path / "prepared").exists()
 
 
 def test_the_real_recordings_are_all_sound(tmp_path: Path, ljspeech_mini: Path) -> None:
@@ -232,7 +282,7 @@ def test_only_recordings_that_changed_are_examined_again(
         return found
 
     assert examined() == ["u0", "u1", "u2", "u3"]
-    assert examined() == examined(replace(CONFIG, test=0.01, max_reverberation=9.0)) == []
+    assert examined() == examined(replace(CONFIG, most_held_out=9, max_reverberation=9.0)) == []
     soundfile.write(corpus / "1.wav", murmur(2, 99), 16000)
     rows[2] = replace(rows[2], text="Another sound sentence, of more words.")
     rows[3] = replace(rows[3], id="renamed")

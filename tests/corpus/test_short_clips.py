@@ -8,7 +8,7 @@ from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, write_audit
 from sonorant.corpus.manifest import Utterance
-from sonorant.corpus.short_clips import FeaturesConfig, ShortClip, choose, cut, phonemes_of, read_short_clips
+from sonorant.corpus.short_clips import ShortClip, choose, cut, phonemes_of, read_short_clips
 from sonorant.errors import SonorantError
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.feature_writer import write_features
@@ -136,5 +136,3 @@ def test_asking_for_clips_without_an_alignment_is_an_error_of_one_line(tmp_path:
     assert read_short_clips([utterance], tmp_path, share=0.0) == []
     with pytest.raises(SonorantError, match=r"features.short_clips: 0.1 requires an aligner .*"):
         read_short_clips([utterance], tmp_path, share=0.1)
-    with pytest.raises(ValueError, match="0 to 1"):
-        FeaturesConfig(short_clips=1.5)

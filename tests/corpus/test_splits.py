@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -5,7 +6,16 @@ from hypothesis import strategies as st
 
 from sonorant.corpus.manifest import Defect, Utterance
 from sonorant.corpus.preparation.outcomes import Outcome, reject_lost_speakers, reject_scarce_speakers
-from sonorant.corpus.splits import SplitBy, beyond, describe_texts, few_texts, split_key, split_of, text_key
+from sonorant.corpus.splits import (
+    SplitBy,
+    beyond,
+    describe_texts,
+    empty_splits,
+    few_texts,
+    split_key,
+    split_of,
+    text_key,
+)
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 TAKES = st.lists(
@@ -103,10 +113,26 @@ def test_near_duplicates_are_counted_and_named() -> None:
 
 def test_a_corpus_of_few_texts_is_told_the_way_out() -> None:
     digits = corpus_of([([WORDS[number % 10]], "anna") for number in range(200)], "text")
-    assert "200 utterances contain only 10 different texts" in str(few_texts(digits, "text", 0.02, 0.11))
-    assert few_texts(digits, "speaker", 0.02, 0.11) is None
+    assert "200 utterances contain only 10 different texts" in str(few_texts(digits, "text", 0.11))
+    assert few_texts(digits, "speaker", 0.11) is None
     many = corpus_of([([*WORDS, str(number)], "anna") for number in range(200)], "text")
-    assert few_texts(many, "text", 0.02, 0.11) is None
+    assert few_texts(many, "text", 0.11) is None
+
+
+@given(TAKES.filter(bool), st.sampled_from(["text", "speaker"]))
+def test_settings_that_an_error_names_fill_the_empty_splits(takes: list[tuple[list[str], str]], by: SplitBy) -> None:
+    shares = {"validation": 0.02, "test": 0.11}
+
+    def split() -> list[Utterance]:
+        return [replace(u, split=split_of(split_key(u, by), **shares)) for u in corpus_of(takes, by)]
+
+    found = empty_splits(split(), by, **shares)
+    named = re.findall(r"prepare\.(\w+) to ([\d.]+)", found or "")
+    shares |= {name: float(share) for name, share in named}
+    if named or found is None:
+        assert {u.split for u in split()} == {"train", *shares} and empty_splits(split(), by, **shares) is None
+    else:
+        assert len({split_key(u, by) for u in split()}) < 4 and "add recordings" in found
 
 
 def outcomes_of(*speakers: str, split: str = "test") -> list[Outcome]:

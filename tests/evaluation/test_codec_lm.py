@@ -23,6 +23,7 @@ from tasks import evaluate
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import with_copies
 from tests.export.planted import change_matrix, plant, with_nan
+from tests.support.edited import edited
 
 GRAPHS = ("encoder", "prefill", "step", "decoder", "vocoder")
 CODES = {"bits_per_second": 488.3, "frames_per_second": 31.25, "use": [0.9, 0.8], "entropy_bits": [3.5, 3.4]}
@@ -31,9 +32,8 @@ CODES = {"bits_per_second": 488.3, "frames_per_second": 31.25, "use": [0.9, 0.8]
 def never_ending(bundle: Path, out: Path) -> Path:
     """A copy with a frame budget that makes every first attempt a runaway."""
     shutil.copytree(bundle, out)
-    description = read_json(out / DESCRIPTION)
-    description["decoding"]["defaults"] |= {"longest_phoneme": 0.001, "budget": 0.001, "retries": 1}
-    write_json(out / DESCRIPTION, description)
+    with edited(out / DESCRIPTION) as description:
+        description["decoding"]["defaults"] |= {"longest_phoneme": 0.001, "budget": 0.001, "retries": 1}
     return out
 
 

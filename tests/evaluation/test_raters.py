@@ -3,6 +3,7 @@ import pytest
 
 from sonorant.audio import dnsmos
 from sonorant.audio.wav import read_audio
+from sonorant.errors import install
 from sonorant.evaluation import raters
 from sonorant.evaluation.raters import NOBODY, compare, confuse, embed_renderings
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings
@@ -25,7 +26,7 @@ def same_twice() -> Renderings:
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raters, "MODULES", ("numpy", "no_such_module"))
-    said = "not run: no_such_module is not installed; pip install 'sonorant[similarity]'"
+    said = f"not run: no_such_module is not installed; run: {install('similarity')}"
     assert embed_renderings(same_twice()) == said
 
 

@@ -59,9 +59,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_allowed(name: str) -> No
         load_recognizer(name)
 
 
-def test_no_sentences_and_a_language_it_does_not_know_are_refused() -> None:
-    with pytest.raises(ValueError, match="sentences must be at least 1"):
-        RecognizerConfig(name="pocketsphinx", sentences=0)
+def test_a_language_it_does_not_know_is_refused() -> None:
     with pytest.raises(SonorantError, match="English only"):
         load_recognizer("pocketsphinx", "de-de")
 
@@ -73,5 +71,5 @@ def test_no_sentences_and_a_language_it_does_not_know_are_refused() -> None:
 def test_a_missing_extra_is_named(name: str, module: str, extra: str) -> None:
     if importlib.util.find_spec(module):
         pytest.skip(f"{module} is installed")
-    with pytest.raises(SonorantError, match=rf"pip install 'sonorant\[{extra}\]'"):
+    with pytest.raises(SonorantError, match=rf"pip install .*\[{extra}\]'"):
         load_recognizer(name)

@@ -21,4 +21,4 @@ def replace_graph(bundle: Path, name: str, variant: str, content: Path) -> None:
     shutil.copyfile(content, target)
     files = description.graphs[name].variants | {variant: BundledFile.of(target)}
     graphs = description.graphs | {name: dataclasses.replace(description.graphs[name], variants=files)}
-    write_json(bundle / DESCRIPTION, dataclasses.asdict(dataclasses.replace(description, graphs=graphs)))
+    write_json(bundle / DESCRIPTION, dataclasses.asdict(dataclasses.replace(description, graphs=graphs, sha256=None)))

@@ -97,9 +97,3 @@ def test_models_of_different_mels_are_refused(trained: tuple[Path, Path], tmp_pa
     with pytest.raises(SonorantError, match=r"other mel settings .*audio\.f_max is 7000\.0, not 8000\.0"):
         export_voice(trained[0], other, tmp_path / "voice", CORPUS, CONFIG)
     assert not (tmp_path / "voice").exists()
-
-
-@pytest.mark.parametrize("opset", [17, 24])
-def test_opset_out_of_range_is_refused(opset: int) -> None:
-    with pytest.raises(ValueError, match="opset"):
-        ExportConfig(opset=opset)

@@ -61,6 +61,8 @@ def test_report_covers_one_phoneme_to_the_longest(
     assert done.stdout.splitlines()[0] == "onnxruntime/fp32: passed"
     assert everything["torch/fp32"]["passed"]
     assert everything["tensorrt/fp32"].startswith("not run: ")
+    [line] = [line for line in done.stdout.splitlines() if "not run" in line]
+    assert "tensorrt" in line and "tensorrt/" not in line and line.endswith(f"why: {tmp_path / 'parity.json'}")
     report = everything["onnxruntime/fp32"]["graphs"]
     longest = max(row["tokens"] for row in rows_of(features))
     alone = [case["length"] for case in report["encoder"]["cases"] if case["batch"] == 1]

@@ -10,11 +10,12 @@ import torch
 import yaml
 
 from sonorant.errors import SonorantError
-from sonorant.extras.planning.estimate import REACHED, estimate, step_time
+from sonorant.extras.planning.estimate import REACHED, estimate, on_gpu, step_time
 from sonorant.extras.planning.forecast import advice, forecast, table
 from sonorant.extras.planning.hardware import GPUS, Fleet
 from sonorant.extras.planning.probe import Needs, Speed, needs_of
 from sonorant.extras.planning.work import Work, work_of
+from sonorant.training import memory
 from tasks.plan import job_of
 from testbed.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from tests.support.command import error_line, run_command
@@ -111,6 +112,18 @@ def estimated(
     return estimate(job, needs, Fleet(gpu=name, **fleet), 1000, price)
 
 
+def test_another_gpu_is_estimated_without_measuring(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "find_budget", None)
+    job, gpu = tiny_job("acoustic", features, tmp_path, frames_per_micro_batch="auto"), GPUS["rtx3060"]
+    counted = replace(needs_of(job, gpu), largest=2000)
+    fitted = on_gpu(job, counted, gpu, auto=True)
+    assert (fitted.budget, on_gpu(job, counted, gpu, auto=False).budget) == (2000, counted.budget)
+    assert fitted.work.flops == pytest.approx(2000 / counted.budget * counted.work.flops)
+    assert {"rtx2080ti", "rtx3060", "rtx3090", "rtx5090"} <= GPUS.keys()
+
+
 def test_a_gpu_too_small_for_weights_and_optimizer_is_named(tmp_path: Path) -> None:
     huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
     assert "none fits" in str(estimated("t4", tmp_path, huge)["largest_micro_batch"])
@@ -136,7 +149,7 @@ def test_an_estimate_is_labelled_and_exceeds_no_peak(count: int, tmp_path: Path)
         assert found["steps_per_second"] <= count * gpu.bandwidth / NEEDS.work.bytes
         assert found["hours_expected"] >= found["hours"]
         assert found["cost"] == pytest.approx(2.0 * count * found["hours_expected"])
-        assert ("do not support bf16" in found["note"]) == (name in ("t4", "v100")), "which have no bf16"
+        assert ("do not support bf16" in found["note"]) == (not gpu.bf16)
         assert ("micro_batches_per_step to 8" in found["note"]) == (count == 8)
     assert "ESTIMATE" in table(planned(tmp_path) | {"estimate": found})
 
@@ -169,9 +182,11 @@ def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("acoustic", "--features", "f", "--gpus", "2"), "give --gpu too"),
-        (("acoustic", "--features", "f", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
-        (("acoustic", "--features", "f", "--steps", "0"), "--steps 0: give a number above 0"),
+        (("acoustic", "--features", ".", "--gpus", "2"), "give --gpu too"),
+        (("acoustic", "--features", ".", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
+        (("acoustic", "--features", ".", "--steps", "0"), "--steps 0: give a number above 0"),
+        (("acoustic", "--features", "nope"), "nope: no such file or folder; correct the path"),
+        (("acoustic", "--features", ".", "--gpu", "RTX 3091"), "--gpu RTX 3091: unknown; did you mean 'rtx3090"),
     ],
 )
 def test_what_the_command_cannot_plan_is_one_line(words: tuple[str, ...], says: str) -> None:

@@ -163,7 +163,7 @@ def test_settings_ask_for_its_sections_and_its_limits(registered: Path, tmp_path
 
     for change, message in (
         (lambda all: all["toy_buzzer"].update(widht=3), "unknown key 'toy_buzzer.widht'; did you mean 'width'"),
-        (lambda all: all["promote"]["max_rtf"].pop("toy"), "max_rtf must have a limit above 0 for each of .*toy"),
+        (lambda all: all["promote"]["max_rtf"].pop("toy"), "max_rtf must have a limit for each of .*toy"),
         (lambda all: all["verify"]["relative_error"]["int8"].pop("toy"), "no tolerance for int8 of family toy"),
         (
             lambda all: all["voice"].update(family="choir"),

@@ -42,6 +42,16 @@ def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path,
     torch.testing.assert_close(batches(held, workers=2), wanted, rtol=0, atol=0)
 
 
+def test_workers_do_without_shared_memory_where_it_is_small(features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers have 64 MiB of /dev/shm."""
+    store = FeatureStore.open(features)
+    assert all(tensor.is_shared() for batch in batches(store, workers=2) for tensor in batch.values())
+    monkeypatch.setattr("sonorant.features.batches.ROOM", 2**60)
+    found = batches(store, workers=2)
+    torch.testing.assert_close(found, batches(store), rtol=0, atol=0)
+    assert not any(tensor.is_shared() for batch in found for tensor in batch.values())
+
+
 class Deadly(Dataset[Batch]):
     """Its process is killed while loading."""
 
@@ -54,7 +64,7 @@ class Deadly(Dataset[Batch]):
 
 
 def test_a_loader_process_that_is_killed_is_told_in_one_line() -> None:
-    words = r"^a loader process was killed; .*, lower data.workers; run the same command to resume from"
+    words = r"^a loader process failed; .*, lower data.workers; run the same command to resume from"
     with pytest.raises(SonorantError, match=words):
         list(prefetched(Deadly(), 1, pin=False))
 

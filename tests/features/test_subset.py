@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.corpus.manifest import Utterance
-from sonorant.corpus.short_clips import FeaturesConfig
 from sonorant.features.subset import first_minutes, minutes_of
 from tasks.features import chosen
 
@@ -66,6 +65,3 @@ def test_more_minutes_than_there_are_is_all_and_said(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == "features.minutes is 80: all 2.0 training minutes are used\n"
     assert minutes_of(chosen(corpus, 1.0)) == pytest.approx(1.0)
     assert "1.0 of 2.0 training minutes are used" in capsys.readouterr().out
-    for minutes in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="minutes must be above 0 or null"):
-            FeaturesConfig(short_clips=0.0, minutes=minutes)

@@ -54,8 +54,6 @@ train_acoustic:
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a real server with a database for the session."""
     os.environ["PREFECT_HOME"] = str(tmp_path_factory.mktemp("prefect"))
-    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
-    os.environ["DO_NOT_TRACK"] = "1"
     from prefect.settings import PREFECT_API_URL
     from prefect.testing.utilities import prefect_test_harness
 

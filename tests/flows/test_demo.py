@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,9 +47,16 @@ def test_paths_are_as_seen_from_the_shell(where: str, tmp_path: Path, monkeypatc
     sample = Path(where) / "reports/evaluation/samples/a.fp32.wav"
     sample.parent.mkdir(parents=True)
     sample.touch()
-    found = {"where": str(tmp_path / where), "seconds": {}, "metrics": {}, "choice": {}, "version": None}
+    found: dict[str, Any] = {
+        "where": str(tmp_path / where),
+        "seconds": {},
+        "metrics": {},
+        "choice": {},
+        "version": None,
+    }
+    found["voice"] = str(tmp_path / "voices/anna")
     text = summary(found)
     for path in (sample, Path(where) / "reports/index.html", Path(where) / "reports/choice.json"):
         assert f"  {path}" in text or f": {path}" in text
-    assert f"--voice {Path(where) / 'artifacts/voice'} " in text
+    assert text.splitlines()[-1] == '  sonorant say --voice voices/anna "Good morning." -o morning.wav'
     assert ("already up to date" in text) == (where == ".")

@@ -72,7 +72,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     dvc(root, "init", "-q")
     ports = {"SONORANT_PREFECT_PORT": str(free_port()), "SONORANT_MLFLOW_PORT": str(free_port())}
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MLFLOW"))}
-    environment |= ports | {TOKEN: str(root), "PYTHONPATH": str(root), "DO_NOT_TRACK": "1"}
+    environment |= ports | {TOKEN: str(root), "PYTHONPATH": str(root)}
     project = Served(root, environment, "")
     try:
         done = project.servers("start")

@@ -54,7 +54,7 @@ def test_other_files_are_left_aside_and_hours_are_counted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("rates", "why"),
-    [((), "contains no recordings"), ((8000,), "recordings have 8000 Hz; at least 16000 Hz are required")],
+    [((), "contains no recordings"), ((8000,), "recordings have 8000 Hz; give some of at least 16000 Hz")],
 )
 def test_what_cannot_become_a_voice_is_one_line(rates: tuple[int, ...], why: str, tmp_path: Path) -> None:
     with pytest.raises(SonorantError, match=why):

@@ -39,13 +39,26 @@ def test_searches_that_come_with_the_project_fit_it(file: Path) -> None:
     ("changes", "says"),
     [
         ({"space": {"train_acoustic.learning_rat": {"choices": [1]}}}, "did you mean 'train_acoustic.learning_rate'?"),
-        ({"space": {"acoustic.channels": {"choices": [128, "wide"]}}}, "acoustic.channels: expected int, not 'wide'"),
+        (
+            {"space": {"acoustic.channels": {"choices": [128, "wide"]}}},
+            "key 'acoustic.channels': input should be a valid integer, not 'wide'",
+        ),
         ({"space": {"acoustic.channels": {"low": 1.5, "high": 3}}}, "acoustic.channels"),
-        ({"space": {"train_acoustic.precision": {"choices": ["auto", "fp8"]}}}, "train_acoustic.precision: expected"),
+        (
+            {"space": {"train_acoustic.precision": {"choices": ["auto", "fp8"]}}},
+            "key 'train_acoustic.precision': input should be 'auto'",
+        ),
+        (
+            {"space": {"train_acoustic.ema_decay": {"low": 0.9, "high": 1.0}}},
+            "train_acoustic.ema_decay': input should be less",
+        ),
         ({"space": {"vocoder.channels": {"choices": [128]}}}, "vocoder.channels affects none of the figures"),
         ({"space": {"data.preload": {"choices": ["none"]}}}, "data.preload affects none of the figures"),
         ({"fixed": {"train_acoustic.stepps": 3}}, "did you mean 'train_acoustic.steps'?"),
-        ({"fixed": {"train_acoustic.steps": "many"}}, "train_acoustic.steps: expected int, not 'many'"),
+        (
+            {"fixed": {"train_acoustic.steps": "many"}},
+            "fixed: key 'train_acoustic.steps': input should be a valid int",
+        ),
         ({"objectives": {"train_acustic/validation/loss": "minimize"}}, "did you mean 'train_acoustic'?"),
         ({"prune": {"by": "validation/loss"}}, "prune: by: 'validation/loss' is not a figure"),
     ],

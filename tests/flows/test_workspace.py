@@ -1,11 +1,16 @@
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from flows.workspace import bring_back, check_settings, edit, make_workspace
+from flows.workspace import bring_back, check_settings, edit, keep_voice, make_workspace
 from sonorant.errors import SonorantError
+from tasks import params
+from tasks.origin import origin_tags
 from tests.flows.conftest import dvc
 from tests.support.imports import ROOT
 
@@ -23,6 +28,19 @@ def test_a_run_that_is_run_again_gets_a_new_copy_and_loses_nothing_shared(make_p
     assert "steps: 2 " in (root / "params.yaml").read_text()
     make_workspace(root, folder, {"train_acoustic.steps": 7})
     assert not (folder / "left.txt").exists()
+
+
+def test_a_project_of_another_user_has_no_commit_and_the_remedy_is_told(
+    make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = make_project("project")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    assert "git_commit" not in origin_tags(root)
+    remedy = f"run: git config --global --add safe.directory {root}"
+    assert remedy in caplog.text
+    with pytest.raises(SonorantError, match=remedy):
+        make_workspace(root, root / "runs" / "workspaces" / "id", {"train_acoustic.steps": 5})
 
 
 def test_a_path_out_of_the_project_leads_a_copy_to_the_same_place(make_project: Callable[..., Path]) -> None:
@@ -81,12 +99,22 @@ def test_runs_of_two_families_see_each_other_and_leave_what_is_the_others(make_p
     assert (again / "reports/families/parallel").is_dir() and not (again / "reports/families").is_symlink()
 
 
+def test_a_voice_is_kept_under_its_name_and_cleaning_leaves_it(tmp_path: Path) -> None:
+    voice = tmp_path / "runs/workspaces/id/artifacts/voice"
+    voice.mkdir(parents=True)
+    (voice / "voice.json").write_text("{}")
+    (voice / "voice.json").chmod(0o444)  # by DVC
+    assert {keep_voice(voice, tmp_path, "sonorant-my_voice") for _ in range(2)} == {tmp_path / "voices/my-voice"}
+    subprocess.run(["make", "-s", "-f", ROOT / "Makefile", "clean"], cwd=tmp_path, check=True)
+    assert not voice.exists() and (tmp_path / "voices/my-voice/voice.json").exists()
+
+
 def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Path) -> None:
     before = (ROOT / "params.yaml").read_text(encoding="utf-8")
     file = tmp_path / "params.yaml"
     file.write_text(before, encoding="utf-8")
     values = {
-        "train_vocoder.learning_rate": 4e-05,  # PyYAML reads 4e-05 as text
+        "train_vocoder.learning_rate": 4e-05,
         "acoustic.channels": 96,
         "verify.runtimes": ["torch"],
         "training.precision": "bf16",
@@ -97,7 +125,7 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
     edit(file, values)
     after = file.read_text(encoding="utf-8")
     for key, value in values.items():
-        here = yaml.safe_load(after)
+        here: Any = params.read(file)
         for part in key.split("."):
             here = here[part]
         assert (here, type(here)) == (value, type(value)), key

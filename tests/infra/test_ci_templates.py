@@ -88,7 +88,7 @@ def test_steps_on_a_pull_request_run_what_it_reaches_and_compare(name: str, tmp_
     commit(root)
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--branch", "change", str(root), str(clone))
-    environment = os.environ | {"BASE": "origin/main", "DVC_NO_ANALYTICS": "1"}
+    environment = os.environ | {"BASE": "origin/main"}
     environment["PATH"] = f"{programs(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     steps = "\n".join(step for step in steps_of(name) if step not in OTHERS)
     done = subprocess.run(

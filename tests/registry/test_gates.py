@@ -113,7 +113,7 @@ def test_limits_that_exclude_everything_or_miss_a_family_are_refused() -> None:
     with pytest.raises(ValueError, match=r"tempo_ratio must go from a lower to a higher value, not 1\.2 to 0\.9"):
         dataclasses.replace(limits["parallel"], tempo_ratio=(1.2, 0.9))
     for name, value in (("naturalness_below_recordings", limits["parallel"]), ("max_rtf", 0.05)):
-        with pytest.raises(ValueError, match=f"{name} must have a limit above 0 for each of parallel, codec_lm"):
+        with pytest.raises(ValueError, match=f"{name} must have a limit for each of parallel, codec_lm"):
             dataclasses.replace(GATES, **{name: {"parallel": value}})
 
 

@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from sonorant.audio.wav import pcm16
+from sonorant.registry.registration import signature
 from sonorant.speech.subtitles import as_json
 from sonorant.speech.voice import AT_ONCE, Voice
 from tests.conftest import ROOT
@@ -26,7 +27,8 @@ def client(bundle: Path, folder: Path) -> Any:
     from mlflow.pyfunc import scoring_server
 
     file = ROOT / "sonorant" / "registry" / "pyfunc.py"
-    pyfunc.save_model(folder, python_model=str(file), artifacts={"bundle": str(bundle)}, pip_requirements=[])
+    how = {"python_model": str(file), "signature": signature(), "artifacts": {"bundle": str(bundle)}}
+    pyfunc.save_model(folder, pip_requirements=[], **how)
     return TestClient(scoring_server.init(pyfunc.load_model(str(folder))))
 
 
@@ -48,6 +50,15 @@ def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
         np.testing.assert_allclose(spoken(row), pcm16(samples), atol=1)
 
 
+def test_numbers_are_read_and_signs_are_a_moment_of_silence(server: Any, voice_bundle: Path) -> None:
+    rows = ask(server, {"text": 42}, {"text": 2.5}).json()["predictions"]
+    voice = Voice.load(voice_bundle)
+    for row, text in zip(rows, ("42", "2.5"), strict=True):
+        np.testing.assert_allclose(spoken(row), pcm16(voice.say(text)), atol=1)
+    [row] = ask(server, {"text": "..."}).json()["predictions"]
+    assert not spoken(row).any() and row["warning"] == "nothing in the text can be spoken"
+
+
 def test_a_row_tells_when_its_words_are_spoken(server: Any, voice_bundle: Path) -> None:
     [row] = ask(server, {"text": "One, 22."}).json()["predictions"]
     _, words = Voice.load(voice_bundle).say_timed("One, 22.")
@@ -66,7 +77,8 @@ def test_a_voice_that_cannot_tell_says_why_and_speaks(
 @pytest.mark.parametrize(
     ("bad", "line"),
     [
-        ({"text": "..."}, "row 2: nothing in the text can be spoken in en-us: '...'"),
+        ({"text": ""}, "row 2: the text is empty; give at least one word"),
+        ({"text": ["Not", "at"]}, "row 2: the text is of type list; give a string or a number"),
         ({"text": None}, "row 2: the text is missing"),
         ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
     ],
@@ -88,11 +100,11 @@ def test_a_sentence_that_runs_away_is_told_with_its_row(codec_lm_bundle: Path, t
 
 
 def test_a_request_of_which_nothing_can_be_spoken_is_refused(server: Any) -> None:
-    answer = ask(server, {"text": "..."}, {"text": ""})
+    answer = ask(server, {"text": None}, {"text": ""})
     assert answer.status_code == 400
     error = json.loads(answer.text)
     assert error["error_code"] == "INVALID_PARAMETER_VALUE"
-    assert "row 1: nothing in the text can be spoken" in error["message"]
+    assert "row 1: the text is missing" in error["message"]
     assert "row 2: the text is empty" in error["message"]
     assert "stack_trace" not in error
 

@@ -117,7 +117,7 @@ def test_a_champion_that_came_while_it_waited_is_not_rolled_back(
 
 
 def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Path) -> None:
-    with pytest.raises(SonorantError, match="register a voice first"):
+    with pytest.raises(SonorantError, match="has no versions; run: sonorant register"):
         rollback("test-voice")
     register(voice_bundle, figures(), project / "absent", CONFIG, {})
     promote("test-voice", GATES)

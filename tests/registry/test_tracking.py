@@ -18,7 +18,7 @@ from sonorant.errors import SonorantError, Stopped
 from sonorant.registry.tracking import open_store, stage_run, sync, tracked_runs
 from sonorant.registry.tracking.follower import Delivery, Follower
 from sonorant.registry.tracking.mlflow_run import RunSpec
-from sonorant.registry.tracking.mlflow_store import shown
+from sonorant.registry.tracking.mlflow_store import models_page, shown
 from sonorant.registry.tracking.points import Tail
 from sonorant.registry.tracking.stage_tracking import describe_execution
 from tests.support.imports import ROOT
@@ -259,12 +259,11 @@ def test_a_process_that_ends_while_it_makes_the_store_leaves_none(project: Path)
     """A short stage exits without waiting for MLflow."""
     (project / "runs" / "mlflow.db").unlink()
     maker = subprocess.Popen([sys.executable, "-c", "from sonorant.registry.tracking import open_store; open_store()"])
-    unfinished = project / "runs" / ".mlflow.db.unfinished"
-    wait_until(lambda: unfinished.exists() and unfinished.stat().st_size > 0)
+    wait_until(lambda: any(file.stat().st_size for file in (project / "runs").glob(".mlflow.db.*.tmp")))
     maker.kill()
     maker.wait()
     assert not (project / "runs" / "mlflow.db").exists()
-    assert open_store().experiment and not unfinished.exists()
+    assert open_store().experiment
 
 
 def test_works_without_mlflow(project: Path) -> None:
@@ -292,6 +291,12 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
     assert tail.read() == []
     path.write_text(first + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4)
     assert [point.step for point in tail.read()] == [1, 2, 2, 2, 2]
+
+
+def test_links_open_a_page_of_models() -> None:
+    page = models_page("http://me:pass@host:5000/", "demo", "2")
+    assert page == "http://host:5000/#/models/demo/versions/2?workflowType=machine_learning"
+    assert models_page("sqlite:///runs/mlflow.db") == ""
 
 
 def test_addresses_are_shown_without_passwords() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.serving.keys import new_key
+from tests.support.command import error_line
 from tests.support.processes import start
 from tests.support.serving import ask, started
 from tests.support.waiting import PATIENCE
@@ -44,6 +45,27 @@ def test_no_text_is_logged_unless_it_is_asked_for(voice_bundle: Path) -> None:
     for text, outcome in zip(TEXTS, ("spoken", "refused"), strict=True):
         [line] = [line for line in lines if text in line]
         assert line.startswith(f"INFO: tiny, {outcome}, {len(text)} characters, ")
+
+
+FULL = """\
+import sys, tempfile
+from sonorant.cli import main as cli
+tempfile._candidate_tempdir_list = lambda: ["/proc"]
+cli.main(["serve", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("models:/x@y", "No usable temporary directory found in ['/proc']; set TMPDIR"),
+        ("x=" + "a" * 300, "File name too long; use a shorter name"),
+        ("{} --keys .", ".: Is a directory; check the path"),
+    ],
+)
+def test_a_file_system_that_refuses_is_one_line(voice_bundle: Path, words: str, line: str) -> None:
+    command = [sys.executable, "-c", FULL, *words.format(voice_bundle).split(), "--port", "0"]
+    assert line in error_line(subprocess.run(command, capture_output=True, text=True))
 
 
 REGISTRY_HANGS = """\

@@ -40,6 +40,10 @@ def connected(server: Running) -> Iterator[socket.socket]:
         yield client
 
 
+def send(client: socket.socket, body: bytes, head: bytes = HEAD) -> None:
+    client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
 def until_closed(client: socket.socket) -> bytes:
     received = b""
     try:
@@ -164,7 +168,7 @@ def test_a_body_too_large_or_too_slow_ends_its_connection(impatient: Running, se
 
 def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
     with connected(impatient) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         assert client.recv(20).startswith(b"HTTP/1.1 200")
         wait_until(lambda: impatient.service.turns.speaking == 0)
     assert ask(impatient.url, "/v1/speech", GOOD).status == 200
@@ -172,7 +176,7 @@ def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
 
 def test_a_long_speech_delays_no_short_one(server: Running) -> None:
     with connected(server) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         assert client.recv(20).startswith(b"HTTP/1.1 200")
         assert lines_of(server.url, "/v1/speech", text="Hi.")[-1]["end"]
         assert server.service.turns.speaking == 1
@@ -181,10 +185,35 @@ def test_a_long_speech_delays_no_short_one(server: Running) -> None:
 
 def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) -> None:
     with connected(impatient) as client:
-        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        send(client, LONG)
         assert client.recv(20).startswith(b"HTTP/1.1 200")
     wait_until(lambda: impatient.service.turns.speaking == 0)
     assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
+
+
+def test_a_client_that_closes_its_sending_side_is_answered(server: Running) -> None:
+    with connected(server) as client:
+        send(client, LONG)
+        client.shutdown(socket.SHUT_WR)
+        answer = until_closed(client)
+        assert b"HTTP/1.1 200" in answer and b'"end": true' in answer
+
+
+def test_a_client_that_leaves_is_noticed_while_it_waits(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonorant.serving.gate.LEFT_SECONDS", 0.1)
+    turns = server.service.turns
+    with busy(server) as (_, waiting):
+        waiting.close()
+        wait_until(lambda: turns.waiting == 0)
+        assert turns.speaking == 2
+
+
+def test_an_arriving_text_ends_with_its_client(server: Running) -> None:
+    with connected(server) as client:
+        send(client, b'{"text": "", "arrives": true}', HEAD.replace(b"/v1", b""))
+        wait_until(lambda: server.service.turns.speaking == 1)
+        client.shutdown(socket.SHUT_WR)
+        wait_until(lambda: server.service.turns.speaking == 0)
 
 
 @contextmanager
@@ -192,9 +221,9 @@ def busy(server: Running) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Both places taken and the queue of one full: a served client and a waiting one."""
     with connected(server) as one, connected(server) as two, connected(server) as waiting:
         for client in (one, two):
-            client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+            send(client, LONG)
             assert client.recv(20).startswith(b"HTTP/1.1 200")
-        waiting.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
+        send(waiting, GOOD)
         wait_until(lambda: server.service.turns.waiting == 1)
         yield one, waiting
     wait_until(lambda: server.service.turns.speaking == 0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sonorant.audio.wav import pcm16
+from sonorant.serving.native_routes import Speech
 from sonorant.speech import Voice
 from sonorant.speech.subtitles import as_json
 from tests.support.serving import Running, ask, lines_of
@@ -40,6 +41,13 @@ def test_words_and_phonemes_come_with_their_times(server: Running, voice_bundle:
     assert lines[-1]["seconds"] == round(len(samples) / 16000, 4)
 
 
+def test_null_leaves_a_field_out_and_silence_is_told(server: Running) -> None:
+    optional = [name for name, field in Speech.model_fields.items() if not field.is_required()]
+    lines = speak(server, text="😀 [[pause 0.5]]", **dict.fromkeys(optional))
+    assert len(heard(lines)) == 22 + 8000, "a header and samples"
+    assert lines[0]["silent"] and "😀" in lines[0]["unknown"]
+
+
 def test_a_lexicon_is_for_its_request_alone(server: Running) -> None:
     def symbols(**wish: Any) -> list[str]:
         [word] = [word for word in words(speak(server, **wish)) if word["text"] == "apple"]
@@ -67,7 +75,7 @@ def test_a_seed_says_the_same_again(server: Running) -> None:
         ({"text": "Hi.", "lexicon": {" ": "h"}}, 422, "lexicon"),
         ({"text": "Hi.", "seed": 1}, 400, "seed"),
         ({"text": "Hi.", "speed": 9}, 422, "speed"),
-        ({"text": "Hi.", "colour": 1}, 422, "colour"),
+        ({"text": "Hi.", "colour": None}, 422, "colour"),
         ({"text": "Hi.", "variant": "int3"}, 400, "no variant 'int3'"),
         ({"speaker": "anna"}, 422, "text"),
     ],

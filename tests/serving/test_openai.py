@@ -1,8 +1,11 @@
 import base64
 import io
 import json
+import re
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -10,9 +13,10 @@ import openai
 import pytest
 import soxr
 
+from sonorant.audio.encoding import ENCODINGS
 from sonorant.audio.wav import pcm16, wav_header
 from sonorant.speech import Voice
-from tests.support.serving import Running
+from tests.support.serving import Running, ask, serving
 
 TEXT = "One apple. Two pears, and what else?"
 
@@ -84,6 +88,30 @@ def test_events_carry_the_same_sound(client: openai.OpenAI) -> None:
         events = [json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line]
     assert [event["type"] for event in events[-2:]] == ["speech.audio.delta", "speech.audio.done"]
     assert b"".join(base64.b64decode(event.get("audio", "")) for event in events) == whole
+
+
+OTHERS = ("See [[Main page]] and [[0, 1], [2, 3]].", "...", "---", "😀", "[[pause 1]]")
+"""Texts of programs that know no markup and send sentence by sentence."""
+
+
+def asked(server: Running, text: str, **wish: Any) -> HTTPResponse:
+    body = {"model": "tiny", "voice": "anna", "input": text} | wish
+    return ask(server.url, "/v1/audio/speech", json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("encoding", [*ENCODINGS, None])
+def test_any_text_of_another_program_gets_sound(server: Running, encoding: str | None) -> None:
+    for text in OTHERS:
+        response = asked(server, text, response_format=encoding, speed=None, stream_format=None)
+        assert response.status == 200
+        assert len(response.read()) > 100
+        assert (response.headers["X-Silence"] is None) == bool(re.search("[a-z]", text))
+
+
+def test_markup_and_refusals_are_options(voice_bundle: Path) -> None:
+    with serving(voice_bundle, markup=True, refuse_silence=True) as served:
+        assert [asked(served, text).status for text in OTHERS] == [400] * len(OTHERS)
+        assert asked(served, "Hi [[ʃ ɪ]].").status == 200
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from sonorant.errors import SonorantError
+from sonorant.serving import mother
 from sonorant.serving.request import Piece, ServedRequest
 from sonorant.serving.voice_processes import LoadedVoice, NotSpoken, WorkerDied
 from tests.support.serving import started
@@ -155,6 +157,18 @@ def test_a_process_that_hangs_while_it_loads_is_killed_and_so_is_what_it_started
     hung = [int(pid) for pid in pids.read_text().split()]
     assert len(hung) == 2
     wait_until(lambda: not any(map(runs, hung)))
+
+
+def test_a_graph_that_may_not_be_read_is_one_line(
+    voice_bundle: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr("sys.argv", ["", str(theirs.detach()), str(voice_bundle)])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("sonorant.speech.bundle.sha256_file", lambda path: path.parent.read_bytes())
+    mother.main()
+    assert b"Is a directory; check the path" in ours.recv(1000)
+    assert capfd.readouterr().err == ""
 
 
 def runs(pid: int) -> bool:

@@ -79,6 +79,12 @@ def test_a_damaged_description_is_named(
     assert "voice.json" in message
 
 
+def test_a_number_changed_by_hand_is_refused_by_its_hash(bundle: Path, tmp_path: Path) -> None:
+    text = (bundle / "voice.json").read_text(encoding="utf-8")
+    (bundle / "voice.json").write_text(text.replace('"hop": 256', '"hop": 200'), encoding="utf-8")
+    assert "voice.json: its content does not match its sha256; export or download the bundle again" in refusal(bundle)
+
+
 def test_one_flipped_bit_of_a_graph(bundle: Path) -> None:
     content = bytearray((bundle / "vocoder.fp32.onnx").read_bytes())
     content[len(content) // 2] ^= 1

@@ -90,10 +90,12 @@ def test_seeds_reproduce_and_differ(voice: Voice) -> None:
 
 
 def test_a_sentence_sounds_the_same_wherever_it_stands(voice: Voice) -> None:
-    pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
+    pause = round(PAUSE_SECONDS * voice.sample_rate)
     alone = [voice.say(text, decoding=DRAWN, seed=5) for text in ("One apple.", "Two pears.")]
     both = voice.say("One apple. Two pears.", decoding=DRAWN, seed=5)
-    np.testing.assert_allclose(both, np.concatenate([alone[0], pause, alone[1]]), rtol=0, atol=TOLERANCE)
+    parts = np.split(both, [len(alone[0]), len(alone[0]) + pause])
+    for part, own in zip(parts[::2], alone, strict=True):
+        np.testing.assert_allclose(part, own, rtol=0, atol=TOLERANCE)
 
 
 def test_the_best_of_candidates_streams_too_when_whole(voice: Voice) -> None:
@@ -138,7 +140,10 @@ def test_what_the_voice_cannot_do_is_refused_at_once(voice: Voice, how: dict[str
 
 
 def test_settings_of_decoding_are_checked(voice: Voice, own_voice: Voice) -> None:
-    for wrong, line in (({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0"), ({"heat": 1}, "heat")):
+    for wrong, line in (
+        ({"top_p": 0.0}, "decoding: key 'top_p': input should be greater than 0, not 0"),
+        ({"heat": 1}, "heat"),
+    ):
         with pytest.raises(SonorantError, match=line):
             voice.stream("Hello.", decoding=wrong)
     for how in (

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.marking import FADE_SECONDS, marked_states, silenced
+from sonorant.families.parallel.marking import marked_states, silenced
 from sonorant.speech.request import Limits
-from sonorant.speech.speaking import Marking
+from sonorant.speech.speaking import FADE_SECONDS, Marking
 from sonorant.speech.streaming import Passage, marks_of, passages_of
 from sonorant.speech.voice import Voice
 from sonorant.text.markup import MarkedText
@@ -95,6 +95,7 @@ def test_a_held_pause_is_silent_whatever_the_parts() -> None:
     fade = round(FADE_SECONDS * 16000)
     assert (whole[1000 + fade : 3000 - fade] == 0).all()
     assert (whole[:1000] == 1).all() and (whole[3000:] == 1).all()
+    assert (whole[1000:1880] / whole[1080:1960] < 10 ** (12 / 20)).all()  # 12 dB in 5 ms
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_torch_without_trained_models_is_refused(bundle: Bundle) -> None:
     ("variant", "why"),
     [
         ("int4", "unknown torch variant 'int4'"),
-        ("int8", "contain float models; int8 requires"),
+        ("int8", "contain float models; for int8 give"),
         ("fp16", "by emulation"),
     ],
 )
@@ -86,7 +86,7 @@ def test_quantised_folders_are_not_taken_for_float_ones(
     described = read_json(trained[0] / "model.json") | {"quantization": {"layers": [layer]}}
     save_model(tmp_path / "acoustic", weights, described)
     folders = (tmp_path / "acoustic", trained[1])
-    with pytest.raises(SonorantError, match="contain quantised models; bf16 requires"):
+    with pytest.raises(SonorantError, match="contain quantised models; for bf16 give"):
         load_runtime("torch", bundle, LoadOptions(trained=folders, variant="bf16"))
     for variant in (None, "int8"):
         got = spoken(load_runtime("torch", bundle, LoadOptions(trained=folders, variant=variant)), bundle)

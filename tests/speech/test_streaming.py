@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
-from sonorant.speech.request import Limits
-from sonorant.speech.streaming import CHUNK, PAUSE_SECONDS
+from sonorant.serving.request import ServedRequest
+from sonorant.speech.request import Limits, SpeechRequest
+from sonorant.speech.speaking import fade
+from sonorant.speech.streaming import CHUNK, PARAGRAPH_SECONDS, PAUSE_SECONDS, _faded
 from sonorant.speech.voice import Voice
 from tests.conftest import ROOT
 from tests.support.runtimes import Replaced, joined, tokens_of
@@ -84,13 +86,32 @@ def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, c
 
 
 def test_sentences_are_joined_with_pauses_and_phrases_without(voice: Voice) -> None:
-    pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
-    parts = np.concatenate([voice.say("One apple."), pause, voice.say("Two pears.")])
-    np.testing.assert_array_equal(voice.say("One apple. Two pears."), parts)
-    np.testing.assert_allclose(joined(voice.stream("One apple.\n\nTwo pears.")), parts, rtol=0, atol=TOLERANCE)
-    long = ", ".join(["and nobody came to the garden"] * 20)
-    split = np.split(joined(voice.stream(long)), range(2400, 10**5, 2400))
-    assert not any(np.array_equal(part, pause) for part in split)
+    one, two = voice.say("One apple."), voice.say("Two pears.")
+    for seconds, text in (
+        (PAUSE_SECONDS, "One apple. Two pears."),
+        (PARAGRAPH_SECONDS, "One apple.\n\nTwo pears."),
+        (PARAGRAPH_SECONDS, "<speak><p><s>One apple.</s></p><p>Two pears.</p></speak>"),
+        (PAUSE_SECONDS, "<speak><s>One apple.</s><s>Two pears.</s></speak>"),
+    ):
+        both = voice.say(text)
+        assert len(both) == len(one) + round(seconds * voice.sample_rate) + len(two)
+        np.testing.assert_array_equal(both[: len(one)], one)
+        np.testing.assert_array_equal(both[-len(two) :], two)
+    long = joined(voice.stream(", ".join(["and nobody came to the garden"] * 20)))
+    assert all(part.any() for part in np.split(long, range(240, len(long), 240)))
+
+
+@pytest.mark.parametrize("pause", [1, 800, 2400])
+def test_a_voices_noise_neither_stops_nor_starts_at_once(pause: int) -> None:
+    """At most 12 dB in 5 ms, in samples of 16 bits."""
+    noise = np.random.default_rng(0).normal(0.0, 10 ** (-50 / 20), 10_000).astype(np.float32)
+    parts = np.array_split(noise, 3)
+    samples = joined(_faded(iter([pause, *parts, pause, *parts, pause]), fade(16_000)))
+    assert len(samples) == 3 * pause + 20_000
+    np.testing.assert_array_equal(samples[pause : pause + 10_000], noise)
+    blocks = np.round(samples[: len(samples) // 80 * 80] * 32768).reshape(-1, 80)
+    levels = 10 * np.log10((blocks**2).mean(axis=1) + 0.1)
+    assert np.abs(np.diff(levels)).max() < 12.0
 
 
 def test_computes_and_reads_no_more_than_is_asked_for(own_voice: Voice) -> None:
@@ -117,11 +138,19 @@ def test_computes_and_reads_no_more_than_is_asked_for(own_voice: Voice) -> None:
 
 def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        stream = voice.stream("Hello 你 there. Fine.\n\n😀\n\nAnd 你 again.")
+        stream = voice.stream("Hello 你 there. Fine.\n\n😀\x1b\n\nAnd 你 again.")
         samples = joined(stream)
-    assert list(stream.unknown) == ["你", "😀"]
+    assert list(stream.unknown) == ["你", "😀", "\x1b"]
     assert [record.getMessage().count("你") for record in caplog.records] == [1, 0]
+    assert caplog.records[1].getMessage().endswith(r": \U0001f600 (😀) \x1b")
     assert len(samples) == len(joined(voice.stream("Hello there. Fine.\n\nAnd again.")))
+
+
+def test_lines_are_sentences_where_asked_and_in_serving(voice: Voice) -> None:
+    text = "Milk\nEggs\nBread"
+    lines = voice.stream(text, lines=True)
+    assert len(joined(lines)) > len(joined(voice.stream(text))) and len(lines.finish_reasons) == 3
+    assert ServedRequest(text=text).lines and not SpeechRequest(text=text).lines
 
 
 def test_twelve_thousand_words_take_no_more_memory_than_six_thousand(voice_bundle: Path) -> None:

@@ -7,6 +7,7 @@ import onnx
 from onnx import numpy_helper
 
 from sonorant.files import sha256_file
+from tests.support.edited import edited
 from tests.support.serving import Running, ask
 
 
@@ -21,10 +22,8 @@ def louder(bundle: Path, out: Path, by: float) -> Path:
     model.graph.node.append(onnx.helper.make_node("Mul", ["whole", "by"], [output]))
     model.graph.initializer.append(numpy_helper.from_array(np.array(by, np.float32), "by"))
     onnx.save(model, graph)
-    voice = json.loads((out / "voice.json").read_text())
-    file = voice["graphs"]["vocoder"]["variants"]["fp32"]
-    file.update(bytes=graph.stat().st_size, sha256=sha256_file(graph))
-    (out / "voice.json").write_text(json.dumps(voice))
+    with edited(out / "voice.json") as voice:
+        voice["graphs"]["vocoder"]["variants"]["fp32"].update(bytes=graph.stat().st_size, sha256=sha256_file(graph))
     return out
 
 

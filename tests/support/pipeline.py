@@ -126,8 +126,6 @@ class Project:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "MLFLOW_TRACKING_URI": self.store,
             "OMP_NUM_THREADS": "1",
-            "DO_NOT_TRACK": "1",
-            "DVC_NO_ANALYTICS": "1",
         }
 
 

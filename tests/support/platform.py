@@ -205,7 +205,7 @@ def platform(voice: Path) -> Iterator[Stack]:
         outside = ("PREFECT", "MLFLOW", "AWS_", "PG", "SONORANT_")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
         environment |= {f"SONORANT_{name.upper()}_PORT": str(free_port()) for name in PORTS}
-        environment |= {"SONORANT_PLATFORM": str(folder / "platform"), "DO_NOT_TRACK": "1", "DVC_NO_ANALYTICS": "1"}
+        environment |= {"SONORANT_PLATFORM": str(folder / "platform")}
         environment |= {TOKEN: str(root), "PYTHONPATH": str(root), "PREFECT_HOME": str(folder / "client")}
         environment |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
         stack = Stack(root, folder / "platform", environment)

@@ -58,7 +58,9 @@ def write_recordings(project: Path, count: int, seconds: float = 2.0) -> None:
     write_manifest(folder / "manifest.jsonl", rows)
     params = (ROOT / "params.yaml").read_text()
     assert "max_rejected: 0.05" in params
-    (project / "params.yaml").write_text(params.replace("max_rejected: 0.05", "max_rejected: 0.2"))
+    (project / "params.yaml").write_text(
+        params.replace("max_rejected: 0.05", "max_rejected: 0.2").replace("validation: 0.02", "validation: 0.2")
+    )
 
 
 def start_prepare(project: Path, scheduler: str | None, out: str = "prepared") -> subprocess.Popen[str]:
@@ -78,8 +80,8 @@ def finish(stage: subprocess.Popen[str]) -> str:
 def prepare_alone(project: Path) -> dict[str, bytes]:
     """Output of the stage with one process and no cache."""
     program = (
-        "import sys; from pathlib import Path; import sonorant.processes, sonorant.cache;"
-        "sonorant.cache.usable_cores = lambda: 1;"
+        "import sys; from pathlib import Path; import sonorant.processes, sonorant.corpus.cache;"
+        "sonorant.corpus.cache.usable_cores = lambda: 1;"
         "sys.argv = ['prepare', '--corpus', 'corpus', '--out', 'alone'];"
         "from tasks.prepare import main; main()"
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.files import read_json, write_json
 from sonorant.speech.voice import Voice
+from tests.support.edited import edited as edited_file
 
 
 def utterance(length: int) -> np.ndarray:
@@ -42,9 +42,8 @@ def joined(chunks: Iterable[np.ndarray]) -> np.ndarray:
 def edited(bundle: Path, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """Copy a bundle to `out`; `change` edits the content of its voice.json in place."""
     shutil.copytree(bundle, out)
-    description = read_json(out / "voice.json")
-    change(description)
-    write_json(out / "voice.json", description)
+    with edited_file(out / "voice.json") as description:
+        change(description)
     return out
 
 

@@ -151,7 +151,6 @@ class TunedProject:
             TOKEN: str(self.root),
             "PYTHONPATH": str(ROOT),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "DVC_NO_ANALYTICS": "1",
             "SONORANT_TUNING_HEARTBEAT": "10",
             "PREFECT_API_URL": self.server,
         }

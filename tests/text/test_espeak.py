@@ -4,20 +4,12 @@ import shutil
 
 import pytest
 
-from sonorant.errors import SonorantError
 from sonorant.text import SymbolTable, load_frontend
 from sonorant.text.frontend import PAUSES
 
 INSTALLED = importlib.util.find_spec("phonemizer") is not None
 AVAILABLE = INSTALLED and shutil.which("espeak-ng") is not None
 needs_espeak = pytest.mark.skipif(not AVAILABLE, reason="phonemizer or espeak-ng is not installed")
-
-
-@pytest.mark.skipif(INSTALLED, reason="phonemizer is installed")
-def test_without_phonemizer_one_line_says_what_to_install_and_its_licence() -> None:
-    with pytest.raises(SonorantError, match=r"pip install sonorant\[espeak\].*GPL-3") as raised:
-        load_frontend("espeak", "en-us")
-    assert "\n" not in str(raised.value)
 
 
 @needs_espeak

@@ -57,6 +57,21 @@ def test_words_are_pronounced_as_gruut_does(sentence: str) -> None:
         ("10–20 well‑known soft\u00adware", "10-20 well-known software"),
         ("no\u200bthing\ufeff\u00a0more", "nothing more"),
         ("Yes,no.But", "Yes, no. But"),
+        ("STOP! This is VERY important.", "Stop! This is very important."),
+        ("CHAPTER IV. IT WAS DARK, DR. BLORFTSON", "Chapter four. It was dark, Doctor Blorftson"),
+        ("Dr. SMITH of Gary, IN", "Doctor Smith of Gary, Indiana"),
+        ("US, IT, the FBI and NASA", "U S, I T, the F B I and nasa"),
+        ("AT&T IS BIG", "A T and T is big"),
+        ("THE US ARMY ID AT 10 AM", "The U S army I D at ten A M"),
+        ("€2,99 or $1,50", "two euros and ninety nine cents or one dollar and fifty cents"),
+        ("12,5 km of 1.000,50", "twelve point five kilometers of one thousand point five zero"),
+        ("10 000, 1,234 and 1,2,3", "ten thousand, one thousand two hundred thirty four and one, two, three"),
+        ("mp3, utf-8, v2.3.1", "M P three, U T F eight, v two point three point one"),
+        ("file.tar.gz", "file dot tar dot G Z"),
+        ("2024-12-25T10:05:00Z", "December twenty fifth twenty twenty four at ten oh five U T C"),
+        ("2024-12-25 10:05:07-05:30", "2024-12-25 at ten oh five and seven seconds U T C minus five thirty"),
+        ("§5, GROẞ", "section five, gross"),
+        ("C#, F♯ and C++", "C sharp, F sharp and C plus plus"),
     ],
 )
 def test_written_forms_and_typography_are_spoken_as_plain_words(written: str, spoken: str) -> None:
@@ -64,10 +79,17 @@ def test_written_forms_and_typography_are_spoken_as_plain_words(written: str, sp
     assert (ipa(result), result.unknown) == (ipa(FRONTEND.speak(spoken)), ())
 
 
+@pytest.mark.parametrize("text", ["Vitamin A", "an A", "A4 paper", "A-level", "A#", "A+", "Plan A", "in A minor"])
+def test_the_letter_a_has_its_name_and_the_article_has_not(text: str) -> None:
+    assert "ˈeɪ" in ipa(FRONTEND.speak(text)).split()
+    assert "ˈeɪ" not in ipa(FRONTEND.speak("A tale of a Vitamin. A four. A major one in A Time.")).split()
+
+
 def test_characters_that_cannot_be_spoken_are_named_once_and_left_out() -> None:
     result = FRONTEND.speak("one 😀 два 你 two 😀 \x00")
     assert result.unknown == ("😀", "д", "в", "а", "你", "\x00")
     assert ipa(result) == ipa(FRONTEND.speak("one two"))
+    assert FRONTEND.speak("#one F#m † 5‰").unknown == ("#", "†", "‰")
 
 
 def test_punctuation_becomes_pauses() -> None:
@@ -126,7 +148,7 @@ def test_threads_and_pickled_copies_agree() -> None:
 
 def test_names_are_checked_in_one_line_and_the_version_names_the_data() -> None:
     assert load_frontend("gruut", "en_US").language == "en-us"
-    assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules 2"
+    assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules 3"
     with pytest.raises(SonorantError, match=r"^language 'xx-yy' is not supported by gruut; use one of .*en-us"):
         load_frontend("gruut", "xx-yy")
     with pytest.raises(SonorantError, match=r"unknown frontend 'grut'; allowed: gruut, espeak"):

@@ -22,7 +22,7 @@ TEXTS = {
         "A$ and R$ are signs. 100,000,000 and 3.14, 2,020 and 0; one two three. AED CHF EUR",
         "A$ and R$ are signs, nan and inf are words; Dr. Smith and Ms. II, vs. the TTS at noon p.m. and may?",
     ],
-    "de-de": ["Am 3. Mai 2020 kostete es 5,50 € und 12 % mehr, CHF5 um 16:30 Uhr; heute II. z. B. 1.234,5 Meter!"],
+    "de-de": ["Am 3. Mai 2020 kostete es 5,50 € und 12 % mehr, CHF5 um 16:45 Uhr; heute II. z. B. 1.245,5 Meter!"],
     "fr-fr": [
         "Les amis ont eu 2 000 francs le 3 mai 2020 ; un enfant est petit, 16h30, CHF5 et 5,50 €. Vous avez lundi ?"
     ],

@@ -67,7 +67,8 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
       <p><s>The <sub alias="World Wide Web">WWW</sub> is naïve.</s></p>
       <s><say-as interpret-as="characters">a1</say-as> <say-as interpret-as="ordinal">3</say-as></s>
       <say-as interpret-as="date" format="dmy">3/4/2020</say-as>
-      <say-as interpret-as="telephone">555 01</say-as> <say-as interpret-as="cardinal">XIV</say-as>
+      <say-as interpret-as="telephone">555 01</say-as> <say-as interpret-as="cardinal">XIV</say-as>,
+      <say-as interpret-as="cardinal">2,5</say-as>
     </speak>"""
     found = words(text, frontend)
     assert ("tomato", '<phoneme alphabet="ipa" ph="təˈmɑtoʊ">tomato</phoneme>', "təmɑtoʊ", None, Prosody()) in found
@@ -75,7 +76,7 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
     assert alias == ["World", "Wide", "Web"]
     spoken = " ".join(phrase.spoken.text for phrase in phrases(text, frontend)[1])
     assert "Say tomato and wait. The World Wide Web is naive. A, one third" in spoken
-    assert "April third twenty twenty five five five, zero one fourteen" in spoken
+    assert "April third twenty twenty five five five, zero one fourteen, two point five" in spoken
     assert next(phonemes for word, _, phonemes, *_ in found if word == "A") == "eɪ"
 
 
@@ -87,6 +88,9 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
         ("[[pause 61]]", r"character 1: \[\[pause 61\]\]: '61' is not a pause"),
         ("one [[ two", r"character 5: \[\[ without \]\]"),
         ("one [[" + "ə" * 500 + "]]", r"character 5: \[\[ without \]\]"),
+        ('a <break time="1s"/> b', 'character 3: <break time="1s"/> outside <speak>; put <speak> and </speak> around'),
+        ("[[ə]] a</prosody>", "character 8: </prosody> outside <speak>"),
+        ('<sub alias="x">y</sub>', 'character 1: <sub alias="x"> outside <speak>'),
         ("<speak>a <b>x</b></speak>", "SSML line 1, column 10: <b> is not supported; inside <speak> use p, s"),
         ("<speak>\n a", "SSML line 2, column 3: no element found"),
         ("<speak>&x;</speak>", "SSML line 1, column 8: undefined entity"),
@@ -115,6 +119,13 @@ def test_a_fault_is_one_line_with_its_place(frontend: Frontend, text: str, messa
     with pytest.raises(SonorantError, match=f"^{message}") as error:
         phrases(text, frontend)
     assert "\n" not in str(error.value)
+
+
+def test_tags_are_seen_in_fragments_and_other_brackets_are_text(frontend: Frontend) -> None:
+    with pytest.raises(SonorantError, match="character 3: <break/> outside"):
+        list(MarkedText(list("a <break/> b"), frontend))
+    text = "1 < 2 <3 <b>x</b> H<sub>2</sub>O <breakfast> <prosody"
+    assert "".join(map(str, MarkedText(list(text), frontend))) == text
 
 
 def test_marks_may_be_ordinary_characters(frontend: Frontend) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend
-from sonorant.text.phrases import LONGEST_PHRASE, split_phrases
+from sonorant.text.phrases import LONGEST_PHRASE, Phrase, split_phrases
 
 TRICKY = (
     'He saw Dr. Smith at 5 p.m. on Jan. 3, 1990. She left. "Stop!" he cried. (Really?) Wait... what? '
@@ -32,6 +32,15 @@ def test_pieces_are_the_sentences_of_the_whole_paragraph(frontend: Frontend) -> 
 
 def test_a_paragraph_ends_a_sentence_and_a_line_does_not(frontend: Frontend) -> None:
     assert len(spoken("Chapter One\n \nIt was a dark\nand stormy night.\r\n\r\nThe end", frontend)) == 3
+
+
+def test_a_line_ends_a_sentence_if_asked(frontend: Frontend) -> None:
+    text = "Shopping\n- Milk\n - two eggs\nDr.\nSmith. Yes\n\nNo"
+    for given in (text, list(text)):
+        phrases = [phrase for phrase in split_phrases(given, frontend, lines=True) if isinstance(phrase, Phrase)]
+        words = ["Shopping", "Milk", "two eggs", "Doctor", "Smith.", "Yes", "No"]
+        assert [phrase.spoken.text for phrase in phrases] == words
+        assert [phrase.ends_paragraph for phrase in phrases] == [word == "Yes" for word in words]
 
 
 def test_a_long_sentence_is_cut_where_a_phrase_ends(frontend: Frontend) -> None:

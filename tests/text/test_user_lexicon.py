@@ -97,7 +97,7 @@ def test_a_fault_is_named_by_file_and_line(tmp_path: Path, text: str, message: s
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SonorantError, match=r"^text\.lexicon: .*gone\.txt: cannot be read"):
+    with pytest.raises(SonorantError, match=r"gone\.txt: cannot be read"):
         read_lexicon(tmp_path / "gone.txt", "en-us")
     (tmp_path / "latin.txt").write_bytes("[de-de]\nM\xfcll  m".encode("latin-1"))
     with pytest.raises(SonorantError, match=r"latin\.txt: not UTF-8 \(byte 9\)"):

@@ -60,6 +60,12 @@ def test_what_is_cut_and_what_is_silent(frontend: Frontend) -> None:
     assert [word.written for word in phrases("– ... Yes –", frontend)[0].words] == ["– ... Yes –"]
 
 
+def test_control_characters_are_left_out(frontend: Frontend) -> None:
+    [phrase] = phrases("a \x1b[31mred\x00 do\x00or", frontend)
+    assert "".join(word.written for word in phrase.words) == "a[31mreddoor"
+    assert phrase.spoken.unknown == ("\x1b", "\x00")
+
+
 MARKED = '<speak>Go to the <sub alias="World Wide Web">WWW</sub>, <phoneme ph="nˈaʊ">soon</phoneme>.</speak>'
 
 

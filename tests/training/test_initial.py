@@ -155,3 +155,12 @@ def test_a_bundle_leads_to_the_run_it_came_from(features: Path, tmp_path: Path) 
     found = find_initial(str(tmp_path / "voice"), "vocoder", tmp_path / "runs", tmp_path / "out")
     assert isinstance(found, Initial)
     assert found.content() == read_initial(run, "vocoder").content()
+
+
+def test_weights_that_are_not_finite_are_refused(features: Path, tmp_path: Path) -> None:
+    newest = checkpoint.existing(trained("acoustic", features, tmp_path / "run").run.checkpoints)[0]
+    state = checkpoint.load(newest)
+    state["ema"]["module.symbol.weight"][3, 1] = float("inf")
+    checkpoint.save(newest, state)
+    with pytest.raises(SonorantError, match=rf"init_from: {newest}: weight symbol\.weight is NaN or infinite; name"):
+        find_initial(str(newest), "acoustic", tmp_path, tmp_path / "out")

@@ -103,7 +103,7 @@ class Slow(AcousticRecipe):
 def test_a_loader_that_is_waited_for_is_named_once_with_its_cause(
     reads: bool, workers: int, cause: str, features: Path, tmp_path: Path, alone: None, capfd: pytest.CaptureFixture
 ) -> None:
-    recipe = Slow(*settings("acoustic", steps=4, checkpoint_every=4, log_every=2), features)
+    recipe = Slow(*settings("acoustic", steps=10, checkpoint_every=10, log_every=2), features)
     recipe.reads = reads
     Trainer(recipe, ALONE, RunDirectory(tmp_path), "f", DataConfig(workers=workers)).train()
     said = [line for line in capfd.readouterr().err.splitlines() if "waiting for data" in line]

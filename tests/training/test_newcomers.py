@@ -115,7 +115,7 @@ def test_sets_that_do_not_fit_are_refused_in_one_line(features: Path, three: Pat
         assert "\n" not in str(refused.value) and str(refused.value).startswith("train_acoustic.")
     with pytest.raises(ValueError, match="freeze_steps is for fine-tuning"):
         tiny_recipe("acoustic", features, freeze_steps=2)
-    with pytest.raises(ValueError, match=r"freeze_steps must be from 0 to steps \(4\), not 5"):
+    with pytest.raises(ValueError, match=r"freeze_steps must be at most steps \(4\), not 5"):
         tuned("acoustic", features, three, freeze_steps=5)
 
 

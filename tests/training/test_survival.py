@@ -84,6 +84,18 @@ def test_settings_data_and_version_name_the_run_directory(train: Train, monkeypa
     assert len(runs | {train("one").run}) == 5
 
 
+def test_more_steps_are_a_new_training_and_say_how_to_go_on(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+    first = train("one").run
+    for changes, begun in (({"steps": 6}, 1), ({"steps": 6}, 0), ({"steps": 6, "init_from": first}, 0)):
+        capsys.readouterr()
+        train("one", **changes)
+        lines = [line for line in capsys.readouterr().out.splitlines() if "a new training" in line]
+        assert len(lines) == begun
+        if lines:
+            assert lines[0].startswith("train_codec: steps is 6, was 4: a new training from step 0;")
+            assert lines[0].endswith(f"set train_codec.init_from to {first}")
+
+
 def test_fresh_moves_the_old_run_aside_and_trains_anew(train: Train, tmp_path: Path) -> None:
     run = Path(train("one").run)
     kept = files(run / "checkpoints")

@@ -12,6 +12,7 @@ import torch
 from sonorant.errors import SonorantError
 from sonorant.features.plan import MicroBatch
 from sonorant.training import checkpoint, trainer
+from sonorant.training.distributed.ranks import AllRanksError
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import work
@@ -41,15 +42,29 @@ def test_utterances_shorter_than_a_segment_are_counted(features: Path) -> None:
     assert re.match(r"vocoder: 1[56] of 16 utterances are shorter", note)
 
 
-@pytest.mark.parametrize("log_every", [1, 100])
-def test_divergence_is_one_line_and_saves_nothing(log_every: int, features: Path, tmp_path: Path, alone: None) -> None:
+@pytest.mark.parametrize(("log_every", "on_gpu", "stopped"), [(1, True, 5), (100, False, 5), (100, True, 6)])
+def test_divergence_names_its_step_and_saves_nothing(
+    log_every: int, on_gpu: bool, stopped: int, features: Path, tmp_path: Path, alone: None
+) -> None:
+    """A GPU's gradient norms are read only where the loop waits for it anyway."""
     diverged = trainer_of(tiny_recipe("acoustic", features, log_every=log_every), tmp_path / "run")
-    with torch.no_grad():
-        next(diverged.recipe.model.parameters()).fill_(math.nan)
-    words = r"step \d: training of the acoustic has diverged .*train_acoustic.learning_rate"
-    with pytest.raises(SonorantError, match=words):
+    diverged.meter.on_gpu, take = on_gpu, diverged.trained.take
+
+    def poisoned(step: int, *given: Any) -> Any:
+        if step == 4:
+            with torch.no_grad():
+                next(diverged.recipe.model.parameters()).fill_(math.nan)
+        return take(step, *given)
+
+    diverged.trained.take = poisoned  # type: ignore[method-assign]
+    words = (
+        r"^step 5: training of the acoustic has diverged \(gradient norm nan\) at learning rate 0\.00\d+ with \d+ "
+        r"utterances \(u\d+, .*\); last good checkpoint: step-00000004\.ckpt; lower train_acoustic.learning_rate, "
+    )
+    with pytest.raises(AllRanksError, match=words):
         diverged.train()
-    assert checkpoint.existing(diverged.run.checkpoints) == []
+    assert diverged.step == stopped
+    assert checkpoint.existing(diverged.run.checkpoints)[0].name == "step-00000004.ckpt"
 
 
 def test_a_model_of_no_finite_validation_loss_is_saved_and_names_none(

@@ -16,9 +16,9 @@ import sonorant.corpus.audit.planted
 import sonorant.corpus.audit.readings
 import sonorant.corpus.sound
 import sonorant.layers.convnext
-from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.corpus.audit.clip_scoring import Course, JudgedClip, begin, examine, train_aligner
 from sonorant.corpus.audit.labels import Said
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 from sonorant.corpus.manifest import Utterance, corpus_files
 from sonorant.corpus.splits import text_key
 from sonorant.files import atomic_file

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sonorant.audio.recognizers import RECOGNIZERS
+from sonorant.checked import Count, Share
 from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners
 from sonorant.corpus.audit.fault_score import Exhibit, judge
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
@@ -38,11 +39,11 @@ class AuditConfig:
 
     sources: tuple[str, ...] = ("aligner",)
     """`aligner`, and recognisers from section `recognizer`; an empty list disables the audit."""
-    steps: int = 2500
+    steps: Count = 2500
     """Number of training steps of an aligner."""
-    doubt: float = 0.9
+    doubt: Share = 0.9
     """Minimum score, from 0 to 1, of a doubtful utterance."""
-    drop_above: float | None = None
+    drop_above: Share | None = None
     """Score above which an utterance is dropped without review; None disables dropping."""
 
     def __post_init__(self) -> None:
@@ -50,12 +51,6 @@ class AuditConfig:
             if source != ALIGNER and source.partition(":")[0] not in RECOGNIZERS:
                 known = ", ".join((ALIGNER, *RECOGNIZERS))
                 raise ValueError(f"sources: unknown source '{source}'; use {known} (with :<model> if required)")
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, not {self.steps}")
-        for name in ("doubt", "drop_above"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 1:
-                raise ValueError(f"{name} must be above 0 and at most 1, not {value}")
 
 
 def audit(

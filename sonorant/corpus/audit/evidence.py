@@ -7,17 +7,17 @@ label. Shapes: T frames, N phones. Scores are natural logarithms.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Doubles, Floats, Ints
 from sonorant.corpus.audit.aligner import SECONDS
+from sonorant.layers.alignment_kernel import compiled
 
 NEVER = -1e9
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.int8]]:
     """Return the score and last step of the best path to each frame and state, (T, 2 N + 1). States are phones, with
     blanks between."""
@@ -68,7 +68,7 @@ def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
     return path_T
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[float, int, int]:
     """Return the best score, start and end of a gap: frames with any label between two parts of a text. The arguments
     (T + 1,) are scores of the first part up to frame t, of any label up to t, and of the second part from t."""

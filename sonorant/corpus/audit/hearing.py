@@ -11,7 +11,7 @@ import sonorant.audio
 import sonorant.audio.recognizers
 import sonorant.corpus.sound
 from sonorant.audio.recognizers import Recognizer, load_recognizer
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 from sonorant.corpus.manifest import Utterance, corpus_files
 from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from sonorant.audio.recognizers import split_name
+from sonorant.checked import Count, Positive, Text
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
 from sonorant.plugins import added, load
@@ -22,21 +23,21 @@ class CorpusConfig:
     """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text file next to each recording; auto:
     ljspeech or texts; speakers: an auto folder per speaker, named after the speaker; table: CSV or JSONL; lhotse: a
     lhotse recipe; long: recordings of minutes to hours, with or without text."""
-    path: str = "corpora/demo"
+    path: Text = "corpora/demo"
     """Folder of the corpus, prompts file or table file."""
-    sentences: int = 1860
+    sentences: Count = 1860
     """For demo: number of prompts."""
     voice: str = "rms"
     """For demo: voice of flite."""
-    recipe: str | None = None
+    recipe: Text | None = None
     """For lhotse: name of the recipe, such as vctk."""
-    recognizer: str = "pocketsphinx"
+    recognizer: Text = "pocketsphinx"
     """For long: recogniser, as in section `recognizer`; pocketsphinx supports English only."""
-    shortest: float = 1.0
+    shortest: Positive = 1.0
     """For long: minimum seconds of an utterance."""
-    longest: float = 12.0
+    longest: Positive = 12.0
     """For long: maximum seconds of an utterance."""
-    speaker: str | None = None
+    speaker: Text | None = None
     """Speaker name if the corpus contains none; None means "speaker"."""
     language: str = "en-us"
     """Language tag if the corpus contains none."""
@@ -51,10 +52,8 @@ class CorpusConfig:
         if self.voice not in VOICES:
             raise ValueError(f"'voice' must be one of {', '.join(VOICES)}, not '{self.voice}'")
         split_name(self.recognizer)
-        if not 0 < self.shortest < self.longest:
-            raise ValueError(f"'shortest' ({self.shortest}) must be above 0 and below 'longest' ({self.longest})")
-        if self.sentences < 1:
-            raise ValueError(f"'sentences' must be at least 1, not {self.sentences}")
+        if self.shortest >= self.longest:
+            raise ValueError(f"'shortest' ({self.shortest}) must be below 'longest' ({self.longest})")
         if not self.language.strip():
             raise ValueError("'language' must be a language tag such as en-us")
 

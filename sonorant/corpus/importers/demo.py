@@ -9,7 +9,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sonorant.corpus.importers import CorpusConfig
-from sonorant.corpus.importers.metadata_files import clean, read_lines
+from sonorant.corpus.importers.metadata_files import clean
+from sonorant.corpus.importers.tables import read_lines
 from sonorant.corpus.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import write_text
@@ -51,7 +52,7 @@ def read_prompts(path: Path, count: int) -> list[str]:
         prompt = clean(line)
         if "|" in prompt or "�" in prompt:
             raise SonorantError(
-                f"{path}:{number}: a prompt must be UTF-8 text without '|', the delimiter of metadata.csv"
+                f"{path}:{number}: contains '|', the delimiter of metadata.csv, or is not UTF-8; correct the line"
             )
         if prompt:
             prompts.append(prompt)

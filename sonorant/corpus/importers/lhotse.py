@@ -13,7 +13,7 @@ from sonorant.audio.wav import write_wav
 from sonorant.corpus.importers import CorpusConfig
 from sonorant.corpus.importers.metadata_files import CorpusRow, clean, import_row
 from sonorant.corpus.manifest import Defect, Utterance, write_manifest
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 
 _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _WHOLE = 0.01  # seconds by which a segment of the whole recording may differ from it
@@ -44,12 +44,8 @@ def _run_recipe(recipe: str, source: Path) -> Any:
 
 
 def _recipe(recipe: str) -> Callable[..., Any]:
-    try:
+    with needing("corpora", "corpus.kind lhotse"):
         recipes = importlib.import_module("lhotse.recipes")
-    except ImportError as error:
-        raise SonorantError(
-            f"corpus.kind lhotse requires an extra; run: pip install 'sonorant[corpora]' ({error})"
-        ) from None
     known = sorted(name.removeprefix("prepare_") for name in dir(recipes) if name.startswith("prepare_"))
     if recipe not in known:
         raise SonorantError(f"corpus.recipe: lhotse has no recipe '{recipe}'; use one of {', '.join(known)}")

@@ -1,49 +1,30 @@
-"""Corpora with a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
+"""Corpora with a metadata file: the layout of LJSpeech, and tables.
 
 LJSpeech (https://keithito.com/LJ-Speech-Dataset): lines of metadata.csv are `id|text|text written out`, unquoted;
 recordings are wavs/<id>.wav or in other formats. A table has the columns audio and text, and optionally id, speaker and
-language; audio paths are relative to its folder and inside it. Bytes that are not UTF-8 are read as lone surrogates
-(PEP 383), which mark the row as defective.
+language; audio paths are relative to its folder and inside it.
 """
 
-import csv
-import io
-import json
+import hashlib
 import os
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from tqdm import tqdm
 
 from sonorant.audio.decoding import SUFFIXES
 from sonorant.corpus.importers import CorpusConfig
+from sonorant.corpus.importers.tables import TableRow, read_lines, read_table
 from sonorant.corpus.manifest import Defect, Utterance, file_exists, path_inside, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import sha256_file
 
-COLUMNS = ("audio", "text", "id", "speaker", "language")
-_DELIMITERS = ",;\t|"
+_NUMBER = re.compile(r"\s*\d[\d.,:]*\s*(?:m?s|sec)?\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def read_text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise SonorantError(f"{path}: no such file; set corpus.path in params.yaml to the corpus") from None
-    except OSError as error:
-        raise SonorantError(f"{path}: cannot be read ({error.strerror}); check corpus.kind and corpus.path") from None
-    return data.decode("utf-8-sig", errors="surrogateescape")
-
-
-def read_lines(path: Path) -> list[str]:
-    """Split a file at line feeds only, because Unicode's other separators may occur in a text."""
-    return [line.rstrip("\r") for line in read_text(path).split("\n")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +106,9 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path |
     if not lines:
         raise SonorantError(f"{metadata}: empty; expected lines of id|text|normalised text")
     columns = _columns(lines)
+    if lengths := [line for line in lines if _ends_in_length(line)]:
+        told = f"the third column of {len(lengths)} rows is a number such as {lengths[0][2]}, not a text"
+        print(f"warning: {metadata}: {told}; their text is the second column", file=sys.stderr, flush=True)
     rows = (_ljspeech_row(line, columns, source) for line in lines)
     progress = tqdm(rows, total=len(lines), desc="importing", unit="utterance")
     write_manifest(out / "manifest.jsonl", [import_row(row, source, out, config) for row in progress])
@@ -138,7 +122,13 @@ def _columns(lines: list[list[str]]) -> int:
 def _ljspeech_row(line: list[str], columns: int, source: Path) -> CorpusRow:
     if len(line) != columns:
         return CorpusRow(id=line[0], audio=f"wavs/{line[0]}.wav", text=" ".join(line[1:]), defect=Defect.WRONG_COLUMNS)
-    return CorpusRow(id=line[0], audio=_recording(source, line[0]), text=line[-1] if line[-1].strip() else line[1])
+    text = line[-1] if line[-1].strip() and not _ends_in_length(line) else line[1]
+    return CorpusRow(id=line[0], audio=_recording(source, line[0]), text=text)
+
+
+def _ends_in_length(line: list[str]) -> bool:
+    """Return whether the third column is a number, such as a length in seconds, beside a text in letters."""
+    return len(line) == 3 and bool(_NUMBER.fullmatch(line[2])) and any(map(str.isalpha, line[1]))
 
 
 def _recording(source: Path, id: str) -> str:
@@ -149,82 +139,40 @@ def _recording(source: Path, id: str) -> str:
 
 
 def import_table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    progress = tqdm(read_table(source), desc="importing", unit="utterance")
-    write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in progress])
-
-
-def read_table(source: Path) -> list[CorpusRow]:
-    """Return rows of a table, invalid ones with a defect. Raises SonorantError if it is not a table or has no rows."""
-    if not source.is_file():
-        raise SonorantError(
-            f"{source}: not a file; kind table requires .csv, .tsv or .jsonl with columns audio and text"
-        )
-    match source.suffix.lower():
-        case ".csv" | ".tsv":
-            rows = list(_csv_rows(source))
-        case ".jsonl" | ".ndjson":
-            rows = list(_jsonl_rows(source))
-        case suffix:
-            raise SonorantError(f"{source}: the name of a table must end in .csv, .tsv or .jsonl, not '{suffix}'")
-    if not rows:
-        raise SonorantError(f"{source}: contains no rows; write one per utterance, with the columns audio and text")
-    return rows
+    taken: dict[str, str] = {}
+    rows = (_table_row(row, taken) for row in tqdm(read_table(source), desc="importing", unit="utterance"))
+    write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in rows])
 
 
 def audio_of_table(source: Path) -> list[Path]:
     """Return the existing recordings of a table that are inside its folder, sorted."""
-    inside = {path_inside(source.parent, row.audio) for row in read_table(source) if row.audio}
+    inside = {path_inside(source.parent, row.values.get("audio", "").strip()) for row in read_table(source)}
     return sorted(source.parent / name for name in inside if name and file_exists(source.parent / name))
 
 
-def _csv_rows(path: Path) -> Iterator[CorpusRow]:
-    text = read_text(path)
-    header = text.split("\n", 1)[0].strip()
-    delimiter = next((mark for mark in _DELIMITERS if {"audio", "text"} <= _names(header, mark)), None)
-    if delimiter is None:
-        raise SonorantError(f"{path}: the first line must name the columns audio and text, not {header[:80]!r}")
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="", restval=None)
-    reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-    number = 1
-    try:
-        for number, values in enumerate(reader, 2):
-            yield _table_row(values, number, complete="" not in values and None not in values.values())
-    except csv.Error as error:
-        raise SonorantError(f"{path}: row {number + 1}: not valid CSV ({error}); check for a missing quote") from None
-
-
-def _names(header: str, delimiter: str) -> set[str]:
-    return {name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])}
-
-
-def _jsonl_rows(path: Path) -> Iterator[CorpusRow]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-        except json.JSONDecodeError:
-            values = None
-        if isinstance(values, dict):
-            complete = values.get("audio") is not None and values.get("text") is not None
-            yield _table_row(values, number, complete=complete)
-        else:
-            yield CorpusRow(id=f"row-{number}", audio=None, text=None, defect=Defect.UNREADABLE_ROW)
-
-
-def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> CorpusRow:
-    named = {column: str(values[column]) for column in COLUMNS if values.get(column) is not None}
-    audio = named.get("audio", "").strip()
+def _table_row(row: TableRow, taken: dict[str, str]) -> CorpusRow:
+    audio = row.values.get("audio", "").strip()
     return CorpusRow(
-        id=named.get("id", "").strip() or id_of(audio) or f"row-{number}",
+        id=row.values.get("id", "").strip() or id_of(audio, taken) or f"row-{row.line}",
         audio=audio or None,
-        text=named.get("text"),
-        speaker=named.get("speaker"),
-        language=named.get("language"),
-        defect=None if complete else Defect.WRONG_COLUMNS,
+        text=row.values.get("text"),
+        speaker=row.values.get("speaker"),
+        language=row.values.get("language"),
+        defect=row.defect,
     )
 
 
-def id_of(audio: str) -> str:
-    """Return the path without suffix, joined by hyphens, so that `a/1.wav` and `b/1.wav` have different ids."""
-    return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""
+def id_of(audio: str, taken: dict[str, str]) -> str:
+    """Return the path without suffix, joined by hyphens, so that `a/1.wav` and `b/1.wav` have different ids. If it is
+    `taken` by another path (`a-1.wav`), a hash of the path follows."""
+    if not PurePosixPath(audio).name:
+        return ""
+    path = PurePosixPath(audio).with_suffix("").as_posix()
+    return distinct(path.replace("/", "-"), path, taken)
+
+
+def distinct(id: str, origin: str, taken: dict[str, str]) -> str:
+    """Return `id`, followed by a hash of `origin` if it is `taken` by another origin."""
+    if taken.setdefault(id, origin) == origin:
+        return id
+    return f"{id}-{hashlib.sha256(origin.encode(errors='surrogatepass')).hexdigest()[:8]}"

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from sonorant.audio.channels import ChannelFinding, Channels, lag_of
 from sonorant.audio.containers import cut_off
 from sonorant.audio.decoding import UndecodableError, decode, header
 from sonorant.audio.measures import FULL_SCALE, Measures
+from sonorant.checked import Amount, Count, Fraction, Interval, Level, Positive, Text
 from sonorant.corpus.manifest import Defect, Utterance, file_exists, may_be_read
 from sonorant.corpus.sound import recording_of
 from sonorant.corpus.splits import SplitBy
@@ -20,47 +22,50 @@ from sonorant.corpus.splits import SplitBy
 class PrepareConfig:
     """Section `prepare` of params.yaml; None disables a limit."""
 
-    min_seconds: float = 0.5
+    min_seconds: Amount = 0.5
     """Minimum seconds of an utterance."""
-    max_seconds: float = 12.0
+    max_seconds: Positive = 12.0
     """Maximum seconds of an utterance."""
-    min_characters_per_second: float = 4.0
+    min_characters_per_second: Amount = 4.0
     """Minimum speaking rate in characters of the spoken text, including spaces, per second."""
-    max_characters_per_second: float = 30.0
+    max_characters_per_second: Positive = 30.0
     """Maximum speaking rate in characters per second."""
-    max_clipped: float = 0.01
+    max_clipped: Fraction = 0.01
     """Maximum fraction of samples at full scale."""
-    min_channel_correlation: float | None = 0.5
+    min_channel_correlation: Annotated[float, Interval(ge=-1, le=1)] | None = 0.5
     """Minimum correlation between two channels. The average of channels that differ more is not a recording of
     either."""
-    min_snr_db: float | None = 10.0
+    min_snr_db: Level | None = 10.0
     """Minimum signal-to-noise ratio in dB. A measurement that is None passes every limit."""
-    max_reverberation: float | None = None
+    max_reverberation: Amount | None = None
     """Maximum reverberation in seconds, measured by `sonorant.audio.measures.reverberation`."""
-    min_bandwidth_hz: float | None = None
+    min_bandwidth_hz: Amount | None = None
     """Minimum bandwidth in Hz."""
-    max_hum_db: float | None = None
+    max_hum_db: Level | None = None
     """Maximum mains hum in dB above neighbouring frequencies."""
-    max_soft_clipped: float | None = 0.01
+    max_soft_clipped: Fraction | None = 0.01
     """Maximum fraction of samples clipped below full scale."""
     rate_dnsmos: bool = False
     """Whether to rate recordings with DNSMOS (extra `mos`), which takes several times as long as other checks."""
-    min_dnsmos: float | None = None
+    min_dnsmos: Annotated[float, Interval(ge=1, le=5)] | None = None
     """Minimum overall DNSMOS, 1 to 5."""
-    max_rejected: float = 0.05
+    max_rejected: Fraction = 0.05
     """Maximum fraction of rejected utterances; above it, preparation fails."""
-    validation: float = 0.02
+    validation: Annotated[float, Interval(gt=0, lt=1)] = 0.02
     """Fraction held out to monitor training."""
-    test: float = 0.11
+    test: Annotated[float, Interval(gt=0, lt=1)] = 0.11
     """Fraction held out for evaluation."""
-    most_held_out: int | None = 2000
+    most_held_out: Count | None = 2000
     """Maximum number of utterances in each of validation and test. Evaluation requires at most thousands. Texts and
     speakers are not split."""
     split_by: SplitBy = "text"
     """Unit that stays in one split: `text` (all takes of a sentence) or `speaker`."""
-    min_speaker_seconds: float = 0.0
+    min_speaker_seconds: Amount = 0.0
     """Minimum seconds of accepted utterances per speaker."""
-    decisions: str | None = None
+    marks: Literal["reject", "remove"] = "reject"
+    """Whether to reject an utterance whose text marks a sound, such as [laughter] or <unk>, or to remove the marks.
+    HTML entities are decoded and tags such as <br> removed in any case."""
+    decisions: Text | None = None
     """File of decisions about clips (`sonorant review`), if any."""
 
     def __post_init__(self) -> None:
@@ -69,18 +74,8 @@ class PrepareConfig:
             ("min_characters_per_second", "max_characters_per_second"),
         ):
             least, most = getattr(self, low), getattr(self, high)
-            if not 0 <= least < most:
-                raise ValueError(f"{low} ({least}) must be at least 0 and less than {high} ({most})")
-        if self.min_speaker_seconds < 0:
-            raise ValueError(f"min_speaker_seconds ({self.min_speaker_seconds}) must be at least 0")
-        alike = self.min_channel_correlation
-        if alike is not None and not -1 <= alike <= 1:
-            raise ValueError(f"min_channel_correlation must be from -1 to 1, or null, not {alike}")
-        for name in ("max_clipped", "max_rejected", "validation", "test"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be a fraction from 0 to 1, not {getattr(self, name)}")
-        if self.most_held_out is not None and self.most_held_out < 1:
-            raise ValueError(f"most_held_out must be at least 1 or null, not {self.most_held_out}")
+            if least >= most:
+                raise ValueError(f"{low} ({least}) must be less than {high} ({most})")
         if self.min_dnsmos is not None and not self.rate_dnsmos:
             raise ValueError("min_dnsmos requires ratings; set rate_dnsmos to true, or min_dnsmos to null")
         if self.validation + self.test >= 1:

@@ -19,7 +19,7 @@ from sonorant.audio.channels import channel_finding, mix
 from sonorant.audio.conditioning import ConditionConfig, Conditioning, plan
 from sonorant.audio.measures import Measures, measure
 from sonorant.audio.voice_activity import locate_speech, speech_probability
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 from sonorant.corpus.decisions import Decided, decide
 from sonorant.corpus.manifest import Defect, Utterance, corpus_files, may_be_read, read_manifest, write_manifest
 from sonorant.corpus.preparation.checks import (
@@ -42,13 +42,16 @@ from sonorant.corpus.preparation.outcomes import (
     sound,
 )
 from sonorant.corpus.preparation.summary import summarize, summarize_unplaced, summary_page
-from sonorant.corpus.splits import few_texts, split_key, split_of
-from sonorant.errors import SonorantError
+from sonorant.corpus.preparation.transcripts import refuse_decoded_twice, without_marks
+from sonorant.corpus.splits import empty_splits, few_texts, split_key, split_of
+from sonorant.errors import SonorantError, install
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_with_lexicon
+from sonorant.text.frontend import named
 
 _NOT_OF_A_RECORDING = (
-    "max_rejected", "validation", "test", "most_held_out", "split_by", "min_speaker_seconds", "decisions", *LIMITS
+    "max_rejected", "validation", "test", "most_held_out", "split_by", "min_speaker_seconds", "decisions", "marks",
+    *LIMITS,
 )  # fmt: skip
 """Settings that do not affect the result for a single recording."""
 
@@ -76,9 +79,10 @@ def prepare(
         )
     _load_frontends(utterances, frontend, lexicon)
     if config.rate_dnsmos and not dnsmos.installed():
-        raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; run: pip install 'sonorant[mos]'")
+        raise SonorantError(f"prepare.rate_dnsmos: speechmos is not installed; run: {install('mos')}")
     files = _hashes(utterances, corpus)
-    decided = decide(utterances, files, corpus, config.decisions)
+    decided, marks = without_marks(decide(utterances, files, corpus, config.decisions), config.marks)
+    refuse_decoded_twice(decided.utterances)
     rows = list(without_repeated_ids(decided.utterances))
     found = compute_missing(
         partial(examine, corpus=corpus, config=config, condition=condition, frontend=frontend, lexicon=lexicon),
@@ -104,7 +108,9 @@ def prepare(
     if len(defective) > config.max_rejected * examined_ones or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
         raise SonorantError(_too_many(defective, examined_ones, config, refused_report))
-    _write(out, accepted, rejected, decided, summarize_unplaced(corpus), config, condition)
+    if lacking := empty_splits(sound(accepted), config.split_by, config.validation, config.test):
+        raise SonorantError(f"{corpus / 'manifest.jsonl'}: {lacking}")
+    _write(out, accepted, rejected, decided, marks, summarize_unplaced(corpus), config, condition)
 
 
 def _write(
@@ -112,17 +118,19 @@ def _write(
     accepted: list[Outcome],
     rejected: list[Outcome],
     decided: Decided,
+    marks: Counter[str],
     unplaced: dict[str, float] | None,
     config: PrepareConfig,
     condition: ConditionConfig,
 ) -> None:
     utterances = sound(accepted)
-    warnings = [decided.warning, few_texts(utterances, config.split_by, config.validation, config.test)]
+    marked = f"marks in texts, removed or rejected (prepare.marks): {dict(marks.most_common(10))}" if marks else None
+    warnings = [decided.warning, few_texts(utterances, config.split_by, config.test), marked]
     for warning in filter(None, warnings):
         print(f"warning: {warning}", file=sys.stderr, flush=True)
     lost = [outcome.row | {"speaker": outcome.utterance.speaker} for outcome in rejected]
     summary = summarize(utterances, lost, condition)
-    summary |= {"warnings": [warning for warning in warnings if warning], "decisions": decided.counts}
+    summary |= {"warnings": [warning for warning in warnings if warning], "decisions": decided.counts, "marks": marks}
     if unplaced is not None:
         summary["unplaced"] = unplaced
     with atomic_folder(out) as folder:
@@ -205,7 +213,7 @@ def _examined(
     check_level(level_db, samples, config)
     spoken = frontend.speak(utterance.text)
     if spoken.unknown:
-        raise Unsound(Defect.UNSPEAKABLE, " ".join(f"{character!a} ({character})" for character in spoken.unknown))
+        raise Unsound(Defect.UNSPEAKABLE, named(spoken.unknown))
     if not spoken.phonemes:
         raise Unsound(Defect.EMPTY_TEXT, f"{utterance.text!r} contains nothing to speak")
     probability = speech_probability(samples, rate)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
+from sonorant.checked import Count
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
@@ -29,12 +30,8 @@ OPEN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    sentences: int = 6
+    sentences: Count = 6
     """Maximum number of sentences with audio players, starting with the worst."""
-
-    def __post_init__(self) -> None:
-        if self.sentences < 1:
-            raise ValueError(f"sentences must be at least 1, not {self.sentences}")
 
 
 @dataclass(frozen=True, kw_only=True)

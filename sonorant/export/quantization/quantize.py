@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from sonorant.checked import Amount, Count, Level, Share
 from sonorant.export.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
 from sonorant.export.quantization.utterance_losses import Judge, Judged
 from sonorant.features.feature_store import FeatureStore
@@ -27,30 +28,25 @@ class QuantizeConfig:
     method: Literal["auto", "ptq", "qat"] = "auto"
     """`ptq` calibrates; `qat` continues training in int8; `auto` trains only if calibration raises the loss by more
     than `max_loss`, and then ships the better model (if uncertain, the calibrated one)."""
-    max_loss: float = 1.0
+    max_loss: Level = 1.0
     """Percent increase of the validation loss (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
     """Kinds of model that `auto` may train in int8."""
-    calibration_utterances: int = 24
+    calibration_utterances: Count = 24
     """Number of training utterances for measuring scales."""
-    sensitivity_utterances: int = 8
+    sensitivity_utterances: Count = 8
     """Number of validation utterances for testing single layers."""
-    max_layer_loss: float = 1.0
+    max_layer_loss: Amount = 1.0
     """Maximum increase of validation loss in percent from one layer in int8; layers above it stay in float."""
-    steps: int = 150
+    steps: Count = 150
     """Number of training steps in int8; other settings are those of the float training."""
-    learning_rate: float = 0.0004
+    learning_rate: Share = 0.0004
     """Peak learning rate, reached after a tenth of the steps."""
 
     def __post_init__(self) -> None:
-        for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for kind in self.auto_trains:
             if kind not in all_kinds():
                 raise ValueError(f"auto_trains: unknown kind of model '{kind}'; use one of: {', '.join(all_kinds())}")
-        if self.learning_rate <= 0:
-            raise ValueError("learning_rate must be above 0")
 
     def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
         if self.method == "ptq":

@@ -3,7 +3,7 @@
 import importlib.util
 import re
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, install
 
 EXAMPLE = "tcp://10.0.0.1:8786"
 
@@ -20,4 +20,4 @@ def checked_address(address: str, source: str) -> str:
 def require_dask(source: str) -> None:
 
     if importlib.util.find_spec("distributed") is None:
-        raise SonorantError(f"{source}: distributed is not installed; run: pip install 'sonorant[cluster]'")
+        raise SonorantError(f"{source}: distributed is not installed; run: {install('cluster')}")

@@ -7,7 +7,7 @@ import sys
 
 from sonorant.errors import SonorantError
 from sonorant.extras.cluster.address import EXAMPLE, checked_address, require_dask
-from sonorant.processes import SCHEDULER, usable_cores
+from sonorant.processes import SCHEDULER, at_most_cores, usable_cores
 
 SCHEDULER_EXAMPLES = """\
 examples:
@@ -54,7 +54,9 @@ def add_worker(commands: argparse._SubParsersAction) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     worker.add_argument("scheduler", metavar="ADDRESS", help=f"address of the scheduler, such as {EXAMPLE}")
-    worker.add_argument("--processes", type=int, metavar="N", help="number of worker processes; default: one per core")
+    worker.add_argument(
+        "--processes", type=int, metavar="N", help="number of worker processes, at most one per core (the default)"
+    )
     worker.set_defaults(run=_run_worker)
 
 
@@ -87,7 +89,8 @@ def _run_scheduler(arguments: argparse.Namespace) -> None:
 
 
 def _run_worker(arguments: argparse.Namespace) -> None:
-    address, processes = checked_address(arguments.scheduler, "sonorant worker"), arguments.processes or usable_cores()
+    address = checked_address(arguments.scheduler, "sonorant worker")
+    processes = at_most_cores(arguments.processes, "--processes") or usable_cores()
     if processes < 1:
         raise SonorantError(f"--processes must be at least 1, not {processes}")
     os.environ.setdefault(*MEMORY_SETTING)

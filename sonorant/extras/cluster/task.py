@@ -130,7 +130,7 @@ def _check(work: Work) -> None:
     host, own, threads = socket.gethostname(), versions(), get_worker().state.nthreads
     if threads != 1:
         raise SonorantError(
-            f"worker on {host} has {threads} threads but must have exactly one; start it with: sonorant worker"
+            f"worker on {host} has {threads} threads but must have exactly one; start it with: sonorant worker ADDRESS"
         )
     for name, theirs in work.versions.items():
         if own[name] != theirs:

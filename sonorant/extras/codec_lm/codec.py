@@ -6,12 +6,13 @@ log-mel rows, then `sonorant.audio.pitch.ROWS`).
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from sonorant.audio.arrays import Floats, Ints
+from sonorant.checked import Interval, MinLen, Partial, Size, Text
 from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos, mask_of
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
@@ -24,47 +25,42 @@ SILENCE = -11.5129
 class CodecConfig:
     kind: Literal["source_filter", "vocos"] = "vocos"
     """Type of codec: `vocos`, or `source_filter`, which also decodes pitch."""
-    channels: int = 192
+    channels: Size = 192
     """Number of channels in the encoder and decoder."""
-    expansion: int = 3
+    expansion: Size = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    kernel: int = 7
+    kernel: Size = 7
     """Kernel size of the ConvNeXt blocks in mel frames; odd."""
-    encoder_blocks: int = 4
+    encoder_blocks: Size = 4
     """Number of ConvNeXt blocks that convert mel frames to codes."""
-    decoder_blocks: int = 6
+    decoder_blocks: Size = 6
     """Number of ConvNeXt blocks that convert codes to samples (`source_filter`: frames to samples)."""
-    frame_blocks: int = 2
+    frame_blocks: Size = 2
     """Number of ConvNeXt blocks that convert codes to frames (`source_filter` only)."""
-    stride: int = 2
+    stride: Size = 2
     """Mel frames per code frame; the code frame rate is sample_rate / hop / stride."""
-    codebooks: int = 2
+    codebooks: Size = 2
     """Number of codes per code frame."""
-    levels: list[int] = field(default_factory=lambda: [8, 5, 5, 5])
+    levels: Annotated[list[Annotated[int, Interval(ge=2, le=MOST_LEVELS)]], MinLen(1)] = field(
+        default_factory=lambda: [8, 5, 5, 5]
+    )
     """Number of quantisation levels of each value in a codebook's vector; their product is the number of codes per
     codebook."""
-    codebook_dropout: float = 0.1
+    codebook_dropout: Partial = 0.1
     """Fraction of training segments whose later codebooks are dropped, so that the first ones carry the most
     information."""
-    pretrained: str | None = None
+    pretrained: Text | None = None
     """Hub id or folder of a pretrained DAC codec to use instead of training one (requires the extra `codecs`). Only its
     first `codebooks` codebooks are used; all sizes are ignored."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
             raise ValueError("kernel must be odd")
-        counts = ("channels", "expansion", "encoder_blocks", "decoder_blocks", "frame_blocks", "stride", "codebooks")
-        if min(getattr(self, name) for name in counts) < 1:
-            raise ValueError(f"{', '.join(counts[:-1])} and {counts[-1]} must be at least 1")
-        if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
-            raise ValueError(f"each of levels must be 2 to {MOST_LEVELS}, not {list(self.levels)}")
         if math.prod(self.levels) > LARGEST_CODE + 1:
             raise ValueError(
                 f"levels {list(self.levels)} give {math.prod(self.levels)} codes; their product must be at most "
                 f"{LARGEST_CODE + 1}"
             )
-        if not 0.0 <= self.codebook_dropout < 1.0:
-            raise ValueError(f"codebook_dropout must be at least 0 and below 1, not {self.codebook_dropout}")
 
 
 LARGEST_CODE = 2**15 - 1

@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from sonorant.checked import Count, Share
 from sonorant.extras.codec_lm.codec import Codec, CodecConfig
 from sonorant.extras.codec_lm.source_codec import SourceCodec, pitch_distance
 from sonorant.layers.discriminators import Discriminators
@@ -19,13 +20,13 @@ PITCH_WEIGHT = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class CodecTrainConfig(WaveformTrainConfig):
-    steps: int = 4000
-    learning_rate: float = 3e-3
-    learning_rate_batch: int | None = 8
-    segments_per_micro_batch: int | Literal["auto"] = 4
+    steps: Count = 4000
+    learning_rate: Share = 3e-3
+    learning_rate_batch: Count | None = 8
+    segments_per_micro_batch: Count | Literal["auto"] = 4
     adversarial: bool = False
-    validate_every: int = 500
-    checkpoint_every: int = 400
+    validate_every: Count = 500
+    checkpoint_every: Count = 400
 
 
 class CodecLosses(GeneratorLosses):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sonorant.checked import Count, Partial, Size, Whole
 from sonorant.layers.attention import Kind
 from sonorant.layers.kv_cache import Cache
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
@@ -21,43 +22,37 @@ AGES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
-    channels: int = 256
+    channels: Size = 256
     """Number of channels in the phoneme encoder and transformer."""
-    expansion: int = 3
+    expansion: Size = 3
     """Hidden width of an encoder block's MLP as a multiple of `channels`."""
-    encoder_blocks: int = 4
+    encoder_blocks: Size = 4
     """Number of ConvNeXt blocks in the phoneme encoder."""
-    encoder_kernel: int = 5
+    encoder_kernel: Size = 5
     """Kernel size of the encoder blocks in phonemes; odd."""
-    prior_kernel: int = 3
+    prior_kernel: Whole = 3
     """Number of phonemes on which the alignment's prior depends, odd; with 0, the prior uses the encoder's states."""
-    layers: int = 6
+    layers: Size = 6
     """Number of transformer layers."""
-    heads: int = 4
+    heads: Size = 4
     """Number of attention heads; channels / heads must be even."""
-    feed_forward: int = 704
+    feed_forward: Size = 704
     """Hidden width of a transformer layer's MLP."""
-    dropout: float = 0.15
+    dropout: Partial = 0.15
     """Dropout probability in encoder and transformer, at least 0 and below 1."""
     attention: Kind = "full"
     """Which earlier positions a position attends to: `full`, `sliding` or `block` (see layers/attention.py)."""
-    window: int = 128
+    window: Count = 128
     """Positions that `sliding` and `block` attention reach; ignored by `full`."""
-    most_advance: int = 3
+    most_advance: Size = 3
     """Maximum number of phonemes that the pointer moves in one step."""
-    prompt_frames: int = 0
+    prompt_frames: Whole = 0
     """Maximum length of a reference recording in code frames; 0 means that the voice accepts none."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0:
             raise ValueError("encoder_kernel must be odd")
         check_prior_kernel(self.prior_kernel)
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
-        for name, value in vars(self).items():
-            least = 0 if name in ("prior_kernel", "prompt_frames") else 1
-            if isinstance(value, int) and value < least:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
         if self.channels % (2 * self.heads):
             raise ValueError(f"channels ({self.channels}) must be a multiple of 2 * heads ({2 * self.heads})")
 

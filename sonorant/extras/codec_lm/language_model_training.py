@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
+from sonorant.checked import Partial, Share, Whole
 from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
 from sonorant.features.batches import Batch
@@ -24,15 +25,10 @@ from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_de
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelTrainConfig(UtteranceTrainConfig):
-    learning_rate: float = 2e-3
-    warmup_steps: int = 100
-    corruption: float = 0.15
+    learning_rate: Share = 2e-3
+    warmup_steps: Whole = 100
+    corruption: Partial = 0.15
     """Fraction of input codes replaced with random ones, because decoding continues from the model's own mistakes."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 <= self.corruption < 1.0:
-            raise ValueError(f"corruption must be at least 0 and below 1, not {self.corruption}")
 
 
 class Predicted(NamedTuple):

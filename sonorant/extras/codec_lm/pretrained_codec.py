@@ -4,7 +4,6 @@ Reads only `config.json` and safetensors, and runs no code from a hub. DAC uses 
 codebooks alone also form a codec (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN").
 """
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.mel import MelConfig
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 from sonorant.extras.codec_lm.codec import LARGEST_CODE
 from sonorant.files import sha256_file
 
@@ -162,8 +161,7 @@ def _not_loaded(named: str, error: Exception) -> SonorantError:
 
 
 def _transformers() -> Any:
-    if importlib.util.find_spec("transformers") is None:
-        raise SonorantError("codec.pretrained: transformers is not installed; run: pip install 'sonorant[codecs]'")
-    import transformers
+    with needing("codecs", "codec.pretrained"):
+        import transformers
 
     return transformers

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
@@ -11,10 +11,11 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import ROWS, track_pitch
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 from sonorant.extras.codec_lm.decoding.attempts import check_candidates, decode_texts
 from sonorant.extras.codec_lm.decoding.session import Prompt, Session, Stepper, TokenRuntime
 from sonorant.extras.codec_lm.sounding import Sounding, decoding_of, has_source
+from sonorant.files import parse_checked
 from sonorant.speech.bundle import Bundle, VoiceDescription
 from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.request import Allowance, SpeechRequest
@@ -73,10 +74,7 @@ class CodecLmSpeaking:
             self._check_prompt(request.prompt)
 
     def _config(self, request: SpeechRequest) -> DecodingConfig:
-        try:
-            return replace(self.decoding.defaults, **request.decoding)
-        except (TypeError, ValueError) as error:
-            raise SonorantError(str(error)) from None
+        return parse_checked({**asdict(self.decoding.defaults), **request.decoding}, DecodingConfig, Path("decoding"))
 
     def _check_prompt(self, prompt_PG: Ints) -> None:
         most, codebooks, codes = self.decoding.prompt_frames, self.decoding.codebooks, self.decoding.codes
@@ -211,13 +209,8 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
     heard = samples[: frames * frame]
     inputs: dict[str, Floats] = {"samples": heard.reshape(1, frames, frame)}
     if has_source(bundle.description):
-        try:
+        with needing("pipeline", f"{recording}: a prompt for this voice"):
             pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
-        except ModuleNotFoundError:
-            raise SonorantError(
-                f"{recording}: encoding a prompt for this voice requires pyworld, which is not installed; run: pip "
-                "install 'sonorant[pipeline]'"
-            ) from None
         inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)
     codes: Ints = open_session(graph, 1).run(["codes"], inputs)[0][0]
     return codes[: decoding.prompt_frames]

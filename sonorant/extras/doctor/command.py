@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from sonorant.errors import install
 from sonorant.extras.doctor.finding import Finding, counts, not_run, table
 
 EXAMPLES = """\
@@ -57,7 +58,7 @@ def examine(features: Path | None, runs: Path | None, lock: Path, ranks: bool) -
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
-        return {"versions": [not_run("torch", "not installed", "pip install 'sonorant[pipeline]'")]}
+        return {"versions": [not_run("torch", "not installed", install("pipeline"))]}
     from sonorant.extras.doctor import gradient_test, machine, software, storage
 
     areas = {"versions": list(software.examine(lock)), "machine": list(machine.examine())}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.features.store.proxy import check_proxy
 from sonorant.files import user_cache
 
 VERSION = "1.30.0"
@@ -51,17 +52,19 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
 
 
 def _fetch(folder: Path) -> None:
-
     npm = shutil.which("npm")
     if npm is None:
         raise SonorantError(f"a page that speaks needs ONNX Runtime for browsers: {INSTALL}")
+    check_proxy()
     with tempfile.TemporaryDirectory(prefix="sonorant-npm-") as name:
         command = [npm, "pack", "--silent", f"onnxruntime-web@{VERSION}"]
         done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
         archives = list(Path(name).glob("*.tgz"))
         if done.returncode != 0 or len(archives) != 1:
             why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise SonorantError(f"npm could not download onnxruntime-web {VERSION} ({why}); check the network")
+            raise SonorantError(
+                f"npm could not download onnxruntime-web {VERSION} ({why}); check the network or give --browser-runtime"
+            )
         with tarfile.open(archives[0]) as archive:
             for each in FILES:
                 member = archive.extractfile(f"package/dist/{each}")

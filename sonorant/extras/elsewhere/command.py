@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.cli.say import add_voice, bundle_folder
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
+from sonorant.files import check_name
 
 if TYPE_CHECKING:
     from sonorant.speech import Voice
@@ -86,6 +87,7 @@ def _run_sherpa(arguments: argparse.Namespace) -> None:
 
 
 def _run_page(arguments: argparse.Namespace) -> None:
+    check_name(arguments.out, [".html", ".htm"])
     with _voice(arguments) as voice:
         from sonorant.extras.elsewhere.browser_runtime import browser_runtime
         from sonorant.extras.elsewhere.speaking_page import export_page
@@ -98,10 +100,8 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    try:
+    with needing("pipeline", "exporting a voice"):
         import onnx  # noqa: F401
-    except ModuleNotFoundError:
-        raise SonorantError("exporting a voice requires onnx; run: pip install 'sonorant[pipeline]'") from None
     from sonorant.speech import Voice
 
     with bundle_folder(arguments.voice) as folder:

@@ -4,6 +4,7 @@ words."""
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -15,26 +16,35 @@ from sonorant.errors import SonorantError
 from sonorant.text.frontend import PAUSES, Frontend, Phoneme
 
 Word = tuple[Phoneme, ...]
+_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇", "'"))
+_log = logging.getLogger(__name__)
 
 
 def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, Word]:
     """Return the phonemes of each lower-case word spoken in isolation, sorted by word.
 
-    Homographs ("read") get one pronunciation. `words`: file of additional words, separated by white space. Raises
-    SonorantError if there are no words or the file is unreadable.
+    Homographs ("read") get one pronunciation. `words`: file of additional words, separated by white space. Words of
+    this file and of the user's lexicon that are left out are named in the log. Raises SonorantError if there are no
+    words or the file is unreadable.
     """
-    of_user = list(frontend.lexicon.entries) if frontend.lexicon else []
-    wanted = dict.fromkeys([*of_user, *_words_of(words), *_words_of_gruut(frontend)])
+    of_user = [*(frontend.lexicon.entries if frontend.lexicon else ()), *_words_of(words)]
+    wanted = dict.fromkeys([*of_user, *_words_of_gruut(frontend)])
     if not wanted:
         raise SonorantError(
             f"the frontend {frontend.name} has no word list for {frontend.language}; give a file of words with --words"
         )
     found: dict[str, Word] = {}
+    left_out = []
     for word in tqdm(wanted, desc="words", unit="word", disable=None):
-        key = word.lower()
-        phonemes = tuple(each for each in frontend.speak(word).phonemes if each.symbol not in PAUSES)
-        if phonemes and key not in found and not key.isspace() and len(key.split()) == 1:
-            found[key] = phonemes
+        spoken = frontend.speak(word)
+        phonemes = tuple(each for each in spoken.phonemes if each.symbol not in PAUSES)
+        if phonemes and not spoken.unknown and len(word.split()) == 1:
+            found.setdefault(word.lower().translate(_APOSTROPHES), phonemes)
+        else:
+            left_out.append(word)
+    if named := sorted({*left_out} & {*of_user}):
+        why = f"without a sound in {frontend.language}, or with a blank"
+        _log.warning("%d words left out (%s): %s", len(named), why, ", ".join(named[:20]))
     return dict(sorted(found.items()))
 
 

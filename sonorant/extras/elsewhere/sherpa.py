@@ -62,13 +62,13 @@ def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, varia
             f"sherpa-onnx supports {', '.join(LANGUAGES)} with a lexicon, not {code}; use sonorant export-page"
         )
     whole = load_family(bundle.description.family).whole_graph(bundle, variant)
-    words = pronunciations(voice.frontend, words_file)
-    phonemes = [*(Phoneme(pause) for pause in PAUSES), *distinct(words.values())]
-    ids = {phoneme: number for number, phoneme in enumerate(phonemes, BLANK + 1)}
-    table = np.concatenate([np.zeros((1, 3), np.int16), voice.symbols.to_tokens(phonemes)[1:-1]])
-    model = with_front(whole, table.astype(np.int64), len(bundle.description.speakers))
-    helper.set_model_props(model, {key: str(value) for key, value in metadata(bundle, LANGUAGES[code]).items()})
-    with atomic_folder(out) as folder:
+    with atomic_folder(out) as folder:  # first, because the words take half a minute
+        words = pronunciations(voice.frontend, words_file)
+        phonemes = [*(Phoneme(pause) for pause in PAUSES), *distinct(words.values())]
+        ids = {phoneme: number for number, phoneme in enumerate(phonemes, BLANK + 1)}
+        table = np.concatenate([np.zeros((1, 3), np.int16), voice.symbols.to_tokens(phonemes)[1:-1]])
+        model = with_front(whole, table.astype(np.int64), len(bundle.description.speakers))
+        helper.set_model_props(model, {key: str(value) for key, value in metadata(bundle, LANGUAGES[code]).items()})
         onnx.save(model, folder / "model.onnx")
         (folder / "tokens.txt").write_text(tokens_file(ids), encoding="utf-8")
         (folder / "lexicon.txt").write_text(lexicon_file(words), encoding="utf-8")

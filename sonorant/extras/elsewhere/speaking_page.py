@@ -28,21 +28,21 @@ def export_page(
     """Write the page `out` atomically. Return the number of words. `words_file`: see `pronunciations`; `variant`:
     None means the voice's default. Raises SonorantError as `Family.whole_graph` and `pronunciations` do."""
     graph = load_family(voice.description.family).whole_graph(voice.bundle, variant).SerializeToString()
-    words = pronunciations(voice.frontend, words_file)
-    phonemes = distinct(words.values())
-    numbers = {phoneme: str(number) for number, phoneme in enumerate(phonemes)}
-    lexicon = "\n".join(f"{word} {' '.join(numbers[each] for each in found)}" for word, found in words.items())
-    data = {
-        "voice": json.dumps(description(voice.bundle, voice.symbols, phonemes)).encode(),
-        "lexicon": lexicon.encode(),
-        "graph": graph,
-        "runtime-script": runtime.script,
-        "runtime-program": runtime.program,
-    }
-    page = (HERE / "speaking.html").read_text(encoding="utf-8")
-    page = page.replace("/*SCRIPT*/", (HERE / "speaking.js").read_text(encoding="utf-8"))
-    page = page.replace("<!--DATA-->", "\n".join(_in_page(name, content) for name, content in data.items()))
-    with atomic_file(out) as file:
+    with atomic_file(out) as file:  # first, because the words take half a minute
+        words = pronunciations(voice.frontend, words_file)
+        phonemes = distinct(words.values())
+        numbers = {phoneme: str(number) for number, phoneme in enumerate(phonemes)}
+        lexicon = "\n".join(f"{word} {' '.join(numbers[each] for each in found)}" for word, found in words.items())
+        data = {
+            "voice": json.dumps(description(voice.bundle, voice.symbols, phonemes)).encode(),
+            "lexicon": lexicon.encode(),
+            "graph": graph,
+            "runtime-script": runtime.script,
+            "runtime-program": runtime.program,
+        }
+        page = (HERE / "speaking.html").read_text(encoding="utf-8")
+        page = page.replace("/*SCRIPT*/", (HERE / "speaking.js").read_text(encoding="utf-8"))
+        page = page.replace("<!--DATA-->", "\n".join(_in_page(name, content) for name, content in data.items()))
         file.write_text(page, encoding="utf-8")
     return len(words)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sonorant.cli.say import end_cleanly_on_sigterm
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
 
 EXAMPLES = """\
 examples:
@@ -48,11 +48,8 @@ def add_listen(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-
-    try:
+    with needing("pipeline", "sonorant listen"):
         _run(arguments)
-    except ModuleNotFoundError as error:
-        raise SonorantError(f"sonorant listen requires {error.name}; run: pip install 'sonorant[pipeline]'") from None
 
 
 def _run(arguments: argparse.Namespace) -> None:

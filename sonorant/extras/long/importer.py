@@ -4,20 +4,24 @@ Each utterance refers to a part of its recording. Recordings that seek slowly (m
 """
 
 import sys
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import soundfile
 
-from sonorant.audio.decoding import SUFFIXES, decode_blocks, header, seeks_fast
+from sonorant.audio.containers import cut_off
+from sonorant.audio.decoding import SUFFIXES, UndecodableError, decode_blocks, header, seeks_fast
 from sonorant.audio.recognizers import load_recognizer
 from sonorant.corpus.importers import CorpusConfig
-from sonorant.corpus.importers.metadata_files import clean, place_of
+from sonorant.corpus.importers.metadata_files import clean, distinct, place_of
+from sonorant.corpus.importers.tables import read_lines
 from sonorant.corpus.manifest import Utterance, path_inside, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.extras.long.long_recording import LongConfig, Placement, place
-from sonorant.files import sha256_file, write_json, write_jsonl
+from sonorant.extras.long.script import without_cues
+from sonorant.files import files_below, sha256_file, write_json, write_jsonl
 from sonorant.text.written_words import plain_words
 
 
@@ -38,14 +42,16 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
     utterances: list[Utterance] = []
     unplaced: list[dict[str, Any]] = []
     figures: list[dict[str, float]] = []
+    taken: dict[str, str] = {}
     for pair in pairs:
+        id = distinct(clean(pair.name).replace("/", "-"), pair.name, taken)
         kept = _quick(pair.name, pair.recording, out) if pair.recording else None
         audio, sha256 = _named(kept, source, out) if kept else (None, None)
         found = place(kept, pair.name, pair.text, settings, cache) if kept else _without_recording(pair)
         for number, one in enumerate(found.utterances, 1):
             utterances.append(
                 Utterance(
-                    id=f"{clean(pair.name).replace('/', '-')}-{number:05d}",
+                    id=f"{id}-{number:05d}",
                     audio=audio,
                     start=one.start,
                     end=one.end,
@@ -73,36 +79,37 @@ def _pairs(source: Path) -> list[_Pair]:
         raise SonorantError(f"{source}: not a folder; give a folder of recordings, each with a text of the same name")
     recordings: dict[str, Path] = {}
     texts: dict[str, Path] = {}
-    for path in sorted(source.rglob("*")):
-        inside, suffix = path.relative_to(source), path.suffix.lower()
-        kind = texts if suffix == ".txt" else recordings if suffix in SUFFIXES else None
-        if kind is None or any(part.startswith(".") for part in inside.parts) or not path.is_file():
+    subtitles: dict[str, Path] = {}
+    kinds = dict.fromkeys(SUFFIXES, recordings) | {".txt": texts, ".srt": subtitles, ".vtt": subtitles}
+    for path in files_below(source):
+        inside, kind = path.relative_to(source), kinds.get(path.suffix.lower())
+        if kind is None or any(part.startswith(".") for part in inside.parts):
             continue
         if path_inside(source, str(inside)) is None:
             raise SonorantError(f"{path}: is a link to a file outside {source}; copy the file instead")
-        name = inside.with_suffix("").as_posix()
+        name = unicodedata.normalize("NFC", inside.with_suffix("").as_posix())
         if name in kind:
             raise SonorantError(f"{path}: {kind[name].name} in the same folder has the same name; delete or rename one")
         kind[name] = path
     if not recordings:
         raise SonorantError(f"{source}: contains no recordings; add some, each with a text of the same name")
-    read = {name: _read(path) for name, path in texts.items()}
-    return [_Pair(name, recordings.get(name), read.get(name)) for name in sorted(recordings | texts)]
+    read = {name: _read(path) for name, path in (subtitles | texts).items()}
+    return [_Pair(name, recordings.get(name), read.get(name)) for name in sorted(recordings | read)]
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except OSError as error:
-        raise SonorantError(f"{path}: cannot be read ({error.strerror}); check its permissions and the disk") from None
+    text = "\n".join(read_lines(path))
+    if "\ufffd" in clean(text):
+        raise SonorantError(f"{path}: not UTF-8; save it as UTF-8")
+    return without_cues(text)
 
 
 def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
     for pair in pairs:
         if pair.recording:
             header(pair.recording)
+            if cut := cut_off(pair.recording):
+                raise UndecodableError(pair.recording, cut)
     try:
         revision = load_recognizer(config.recognizer, config.language).revision
     except SonorantError as error:

@@ -18,7 +18,7 @@ import sonorant.text
 from sonorant.audio.arrays import Floats
 from sonorant.audio.decoding import header
 from sonorant.audio.voice_activity import Span
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 from sonorant.extras.long.cutting import Cut, cut, join_stretches
 from sonorant.extras.long.listening import Heard, HeardPassage, begin, listen, understand
 from sonorant.extras.long.placing import place_words
@@ -117,12 +117,20 @@ _Result = tuple[list[Placed], list[dict[str, Any]]]
 
 
 def _in_text(spans: list[Span], heard: list[Heard], script: Script, config: LongConfig) -> _Result:
-    places = place_words([word for word, _, _ in heard], script).tolist()
+    words = [word for word, _, _ in heard]
+    places = place_words(words, script).tolist()
+    why = "not recognised as written" if spans else "no speech was found"
+    said = {*places}
+    silent = [aside for aside in script.asides if said.isdisjoint(aside)]
+    left_out = [{"words": len(aside), "text": script.text(aside.start, aside.stop), "why": why} for aside in silent]
+    if silent:
+        script = script.without({word for aside in silent for word in aside})
+        places = place_words(words, script).tolist()
     cuts = cut(heard, places, script, config.shortest, config.longest)
     utterances = [Placed(start=one.start, end=one.end, text=script.text(one.first, one.last)) for one in cuts]
-    why = "not in the text, or not spoken as written"
-    untold = _untold(spans, [(one.start, one.end) for one in cuts], heard, why)
-    return utterances, untold + _unheard(cuts, script, "not recognised as written" if spans else "no speech was found")
+    covered = [(one.start, one.end) for one in cuts]
+    untold = _untold(spans, covered, heard, "not in the text, or not spoken as written")
+    return utterances, untold + _unheard(cuts, script, why) + left_out
 
 
 def _as_recognised(spans: list[Span], parts: list[Span], said: list[tuple[str, float | None]]) -> _Result:

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz import fuzz, process
 
 from sonorant.audio.arrays import Doubles
 from sonorant.extras.long.script import Script
+from sonorant.layers.alignment_kernel import compiled
 
 PUT_IN, LEFT_OUT, MISHEARD, JUMP, JUMP_TO_SENTENCE = 1.0, 1.0, 1.5, 4.0, 2.6
 """Costs of an extra word, a skipped word, a wrong word (less for similar letters), a jump, and a jump to a sentence's
@@ -32,7 +32,7 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
     places = np.full(len(heard), NOWHERE, np.int64)
     anchors = _anchors(heard, text)
     at = NOWHERE  # position of the last aligned word
-    for first in range(0, len(heard), _AT_ONCE):
+    for first in range(0, len(heard) if text else 0, _AT_ONCE):
         last = min(first + _AT_ONCE + _AHEAD, len(heard))
         near = anchors[first:last]
         near = near[near >= 0]
@@ -70,7 +70,7 @@ def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
     return np.ascontiguousarray(costs[rows][:, columns])
 
 
-@numba.njit(cache=True)
+@compiled
 def _search(costs_MN: Doubles, jumps_N: Doubles, at: int) -> NDArray[np.int64]:
     """Return the cheapest position of each recognised word, -1 for extra words, (M,). `at`: position of the previous
     word."""

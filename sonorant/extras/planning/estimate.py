@@ -2,11 +2,12 @@
 expectation."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sonorant.extras.planning.hardware import Fleet, GpuModel
 from sonorant.extras.planning.probe import Needs
+from sonorant.extras.planning.work import Work
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
@@ -69,6 +70,22 @@ def largest_budget(gpu: GpuModel, job: Job, needs: Needs) -> int:
     fixed = sum(needs.bytes.values()) - needs.bytes["activations"]
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
     return max(0, int(needs.budget * room / needs.bytes["activations"]))
+
+
+def on_gpu(job: Job, needs: Needs, gpu: GpuModel, auto: bool) -> Needs:
+    """Scale needs counted on the CPU to the micro-batch of the GPU: the largest that fits and the epoch allows if the
+    size is `auto`."""
+    largest = min(largest_budget(gpu, job, needs), needs.largest)
+    times = largest / needs.budget if auto and largest else 1.0
+    work = needs.work
+    return replace(
+        needs,
+        budget=round(times * needs.budget),
+        largest=largest,
+        bounded=largest == needs.largest,
+        work=Work(flops=int(times * work.flops), bytes=int(times * work.bytes), operations=work.operations),
+        bytes=needs.bytes | {"activations": int(times * needs.bytes["activations"])},
+    )
 
 
 def estimate(job: Job, needs: Needs, fleet: Fleet, steps: int, price: float | None) -> dict[str, Any]:

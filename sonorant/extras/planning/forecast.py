@@ -26,18 +26,7 @@ def forecast(
     """Return a report for this machine. `price`: per hour; `watts`: power draw."""
     parts = seconds_of(job, speed, steps)
     hours = sum(parts.values()) / 3600
-    config = model_kind(job.recipe).settings()(**job.train)
-    return {
-        "model": job.recipe,
-        "parameters": {**needs.parameters, "all": sum(needs.parameters.values())},
-        "memory_mib": {name: size / 2**20 for name, size in {**needs.bytes, "all": sum(needs.bytes.values())}.items()},
-        "micro_batch": {
-            "budget": needs.budget,
-            "largest": needs.largest,
-            "largest_is_bounded_by": "the steps of an epoch" if needs.bounded else "memory",
-            "memory_allowed_mib": needs.allowed / 2**20,
-            "learning_rate": config.learning_rate * config.learning_rate_factor(needs.budget),
-        },
+    return sizes(job, needs) | {
         "speed": {
             "device": str(needs.device),
             "processes": speed.processes,
@@ -52,8 +41,25 @@ def forecast(
             "kwh": hours * watts / 1000 if watts is not None else "not given: --watts",
             "cost": hours * price if price is not None else "not given: --price",
         },
-        "work_a_step": asdict(needs.work),
         "would_help": advice(job, needs, speed) or ["no suggestions"],
+    }
+
+
+def sizes(job: Job, needs: Needs) -> dict[str, Any]:
+    """Return the part of a report that no measurement of speed needs."""
+    config = model_kind(job.recipe).settings()(**job.train)
+    return {
+        "model": job.recipe,
+        "parameters": {**needs.parameters, "all": sum(needs.parameters.values())},
+        "memory_mib": {name: size / 2**20 for name, size in {**needs.bytes, "all": sum(needs.bytes.values())}.items()},
+        "micro_batch": {
+            "budget": needs.budget,
+            "largest": needs.largest,
+            "largest_is_bounded_by": "the steps of an epoch" if needs.bounded else "memory",
+            "memory_allowed_mib": needs.allowed / 2**20,
+            "learning_rate": config.learning_rate * config.learning_rate_factor(needs.budget),
+        },
+        "work_a_step": asdict(needs.work),
     }
 
 
@@ -101,7 +107,9 @@ def table(forecast: dict[str, Any]) -> str:
     for part, title in TITLES.items():
         if part in forecast:
             lines += ["", title, *(f"  {name:<26}{value}" for name, value in _rows(forecast[part]))]
-    return "\n".join([*lines, "", "what would help", *(f"  {line}" for line in forecast["would_help"])])
+    if help := forecast.get("would_help"):
+        lines += ["", "what would help", *(f"  {line}" for line in help)]
+    return "\n".join(lines)
 
 
 def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:

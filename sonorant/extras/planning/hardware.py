@@ -2,6 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+
+from sonorant.files import read_json
 
 BUCKET = 25 * 2**20
 """Bytes per all-reduce bucket, the default of DistributedDataParallel."""
@@ -19,16 +22,19 @@ LINKS: dict[str, Link] = {
     "nvlink2": Link(bandwidth=150e9, latency=5e-6),
     "nvlink3": Link(bandwidth=300e9, latency=5e-6),
     "nvlink4": Link(bandwidth=450e9, latency=5e-6),
+    "nvlink5": Link(bandwidth=900e9, latency=5e-6),
     "pcie3": Link(bandwidth=15.75e9, latency=10e-6),
     "pcie4": Link(bandwidth=31.5e9, latency=10e-6),
+    "pcie5": Link(bandwidth=63e9, latency=10e-6),
     "ethernet-1g": Link(bandwidth=0.125e9, latency=50e-6),
     "ethernet-10g": Link(bandwidth=1.25e9, latency=30e-6),
     "ethernet-25g": Link(bandwidth=3.125e9, latency=30e-6),
     "ethernet-100g": Link(bandwidth=12.5e9, latency=20e-6),
     "infiniband-ndr": Link(bandwidth=50e9, latency=3e-6),
 }
-"""Links by name. Sources: NVIDIA's datasheets of V100 (300 GB/s in both directions together), A100 (600) and H100 (900)
-for NVLink; PCI-SIG for 16 lanes of PCIe at 8 and 16 GT/s with 128b/130b; line rates of Ethernet and InfiniBand NDR."""
+"""Links by name. Sources: NVIDIA's datasheets of V100 (300 GB/s in both directions together), A100 (600), H100 (900)
+and B200 (1800) for NVLink; PCI-SIG for 16 lanes of PCIe at 8, 16 and 32 GT/s with 128b/130b; line rates of Ethernet and
+InfiniBand NDR."""
 BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))]
 """Names of links between machines."""
 
@@ -47,7 +53,7 @@ class GpuModel:
     fp32: float
     """FLOP/s outside tensor cores."""
     half: float
-    """FLOP/s of tensor cores in bf16, or in fp16 without bf16."""
+    """FLOP/s of tensor cores with fp32 sums in bf16, or in fp16 without bf16."""
     bandwidth: float
     """Bytes/s of memory bandwidth."""
     memory: float
@@ -55,29 +61,13 @@ class GpuModel:
     """Maximum power in watts."""
     link: str
     """Key in LINKS of the link between GPUs in a machine."""
-    bf16: bool = True
+    bf16: bool
     """Whether tensor cores support bf16."""
     source: str
 
 
-GPUS: dict[str, GpuModel] = {
-    "v100": GpuModel(fp32=15.7e12, half=125e12, bandwidth=900e9, memory=32e9, watts=300, link="nvlink2", bf16=False,
-                     source="NVIDIA V100 datasheet, SXM2 32GB (fp16)"),
-    "a100-80gb": GpuModel(fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400, link="nvlink3",
-                          source="NVIDIA A100 datasheet, SXM 80GB"),
-    "h100": GpuModel(fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700, link="nvlink4",
-                     source="NVIDIA H100 datasheet, SXM"),
-    "h200": GpuModel(fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700, link="nvlink4",
-                     source="NVIDIA H200 datasheet, SXM"),
-    "a6000": GpuModel(fp32=38.7e12, half=154.8e12, bandwidth=768e9, memory=48e9, watts=300, link="pcie4",
-                      source="NVIDIA RTX A6000 datasheet and Ampere GA102 whitepaper (half of 309.7, with sparsity)"),
-    "l4": GpuModel(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72, link="pcie4",
-                   source="NVIDIA L4 datasheet (half of 242, with sparsity)"),
-    "t4": GpuModel(fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, link="pcie3", bf16=False,
-                   source="NVIDIA T4 datasheet (fp16)"),
-    "rtx4090": GpuModel(fp32=82.6e12, half=165.2e12, bandwidth=1008e9, memory=24e9, watts=450, link="pcie4",
-                        source="NVIDIA Ada GPU architecture whitepaper"),
-}  # fmt: skip
+GPUS = {name: GpuModel(**row) for name, row in read_json(Path(__file__).with_name("gpus.json")).items()}
+"""NVIDIA's GPUs since Turing, and the V100."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from sonorant.extras.planning.hardware import GpuModel
 from sonorant.extras.planning.work import Work, bytes_by_component, parameter_counts, work_of
 from sonorant.training import checkpoint, memory
 from sonorant.training.config import MachineConfig
@@ -66,25 +67,32 @@ class Speed:
     """Seconds from the start to the first step."""
 
 
-def needs_of(job: Job) -> Needs:
-    """Run the heaviest micro-batches in increasing sizes, and count the work of a step."""
-    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+def needs_of(job: Job, gpu: GpuModel | None = None) -> Needs:
+    """Run the heaviest micro-batches in increasing sizes, and count the work of a step.
+
+    With `gpu` nothing is measured: one step is counted on the CPU, with the smallest micro-batch if its size is auto.
+    """
+    device = torch.device("cuda", 0) if gpu is None and torch.cuda.is_available() else torch.device("cpu")
+    if gpu:
+        half = job.train["precision"] if job.train["precision"] == "fp32" else "bf16"
+        job = replace(job, train=job.train | {"precision": half, "compile": False})
     with _alone():
-        needs = _needs(job, device)
+        needs = _needs(job, device, gpu)
     release(device)  # frees memory for the speed run
     return needs
 
 
-def _needs(job: Job, device: torch.device) -> Needs:
+def _needs(job: Job, device: torch.device, gpu: GpuModel | None) -> Needs:
     share = MachineConfig(**job.machine).memory_share
     recipe = recipe_of(job)
     trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
     if trained.precision is None:
         find_precision(trained)
     wanted = recipe.budget
-    allowed = memory.allowance(device, share)
-    largest = memory.find_budget(trained, share)
-    recipe.budget = wanted or largest
+    smallest, most = recipe.budget_range(memory.STEPS_AN_EPOCH)
+    allowed = int(share * gpu.memory) if gpu else memory.allowance(device, share)
+    largest = most if gpu else memory.find_budget(trained, share)
+    recipe.budget = wanted or (smallest if gpu else largest)
     steps = recipe.plan.steps(0)
     data, count = recipe.dataset(steps[0]), len(steps[0])
     return Needs(
@@ -94,7 +102,7 @@ def _needs(job: Job, device: torch.device) -> Needs:
         allowed=allowed,
         budget=recipe.budget,
         largest=largest,
-        bounded=largest >= recipe.budget_range(memory.STEPS_AN_EPOCH)[1],
+        bounded=largest >= most,
         work=work_of(lambda: trained.take(0, steps[0], (data[index] for index in range(count)))),
         frames_a_step=sum(recipe.units(batch)["frames"] for step in steps for batch in step) / len(steps),
         seconds_per_frame=recipe.seconds_per_frame,

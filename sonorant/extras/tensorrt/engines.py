@@ -10,7 +10,7 @@ from sonorant.extras.tensorrt.key import EngineConfig, EngineKey, Machine, Shape
 from sonorant.files import atomic_file, read_checked, sha256_file, user_caches, write_json
 from sonorant.speech.bundle import Bundle, content_hash
 
-REBUILD = "build it again: python -m tasks.build_engine --voice"
+REBUILD = "run: python -m tasks.build_engine --voice {}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Engines:
     def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
         """Return the path and key of an engine. Raises SonorantError if it is missing, damaged or stale."""
         path = self._path(graph, variant)
-        mend = f"{REBUILD} {self.bundle.folder} --variant {variant} --engines {self.folder}"
+        mend = f"{REBUILD.format(self.bundle.folder)} --variant {variant} --engines {self.folder}"
         if not path.is_file() or not self._description(path).is_file():
             raise SonorantError(f"{path}: no engine for graph {graph}, variant {variant}; {mend}")
         engine = self._read(path)
@@ -80,7 +80,7 @@ class Engines:
             return read_checked(description, Engine)
         except SonorantError as error:
             reason = str(error).split(";")[0]
-            raise SonorantError(f"{reason}: not a valid engine key; {REBUILD} {self.bundle.folder}") from None
+            raise SonorantError(f"{reason}: not a valid engine key; {REBUILD.format(self.bundle.folder)}") from None
 
     def _path(self, graph: str, variant: str) -> Path:
         return self.folder / f"{graph}.{variant}.engine"

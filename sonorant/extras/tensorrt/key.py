@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from sonorant.errors import SonorantError
+from sonorant.checked import Count
+from sonorant.errors import SonorantError, install
 from sonorant.speech.buckets import MULTIPLE
 from sonorant.speech.bundle import Lengths
 
@@ -36,7 +37,7 @@ def this_machine() -> Machine:
     """Describe this machine. Raises SonorantError if TensorRT cannot run on it."""
     lacking = missing()
     if lacking is not None:
-        raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
+        raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: {install('gpu')}")
     import tensorrt
 
     from sonorant.extras.tensorrt.device import describe_gpu
@@ -91,9 +92,9 @@ AMPERE = (8, 0)
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    workspace_mib: int = 2048
+    workspace_mib: Count = 2048
     """Maximum device memory in MiB that a kernel may use as scratch."""
-    max_batch: int = 8
+    max_batch: Count = 8
     """Maximum number of rows per batch."""
     tf32: bool = False
     """Whether float32 products may use TF32, which is faster but has only 10 bits of mantissa."""
@@ -102,10 +103,6 @@ class EngineConfig:
     slower."""
     hardware_compatible: bool = False
     """Whether any Ampere or newer GPU can run the engine, which may make it slower."""
-
-    def __post_init__(self) -> None:
-        if min(self.workspace_mib, self.max_batch) < 1:
-            raise ValueError("workspace_mib and max_batch must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.audio.pitch import PITCH_STD, ROWS
+from sonorant.checked import Amount, Partial, Size, Whole
 from sonorant.families.parallel.prosody import PROSODY, ProsodyFlow, ProsodyPredictor, nepers, token_means
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.flow import FlowMatching
@@ -33,44 +34,37 @@ class AcousticConfig:
     decoder: Literal["regression", "flow"] = "regression"
     """Type of decoder: `regression` has an L1 loss and suits very regular voices; `flow` is conditional flow matching,
     for real speech."""
-    channels: int = 192
+    channels: Size = 192
     """Width of the encoder and the decoder."""
-    expansion: int = 3
+    expansion: Size = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    encoder_blocks: int = 4
+    encoder_blocks: Size = 4
     """Number of ConvNeXt blocks in the encoder."""
-    encoder_kernel: int = 5
+    encoder_kernel: Size = 5
     """Kernel size of the encoder's blocks, in tokens; odd."""
-    prior_kernel: int = 3
+    prior_kernel: Whole = 3
     """Number of tokens that the alignment's prior depends on, odd; 1 is the token alone, 3 adds its neighbours. 0 uses
     the encoder's states; a token may then claim its neighbour's frames."""
-    decoder_blocks: int = 6
+    decoder_blocks: Size = 6
     """Number of ConvNeXt blocks in the decoder."""
-    decoder_kernel: int = 7
+    decoder_kernel: Size = 7
     """Kernel size of the decoder's blocks, in frames; odd."""
-    dropout: float = 0.05
+    dropout: Partial = 0.05
     """Dropout probability in the blocks, below 1."""
-    flow_steps: int = 4
+    flow_steps: Size = 4
     """Number of Euler steps in synthesis, for the flows of the decoder and the prosody."""
-    prosody_dropout: float = 0.4
+    prosody_dropout: Partial = 0.4
     """Dropout probability in the predictor of length, pitch and energy; high to prevent memorising."""
     prosody_kind: Literal["regression", "flow"] = "regression"
     """How length, pitch and energy are predicted: `regression` returns the mean, `flow` a sample with the speaker's
     variance."""
-    prosody_temperature: float = 0.0
+    prosody_temperature: Amount = 0.0
     """Spread of the prosody samples (`flow` only); 0 means none, 1 as in the recordings."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
             raise ValueError("encoder_kernel and decoder_kernel must be odd")
         check_prior_kernel(self.prior_kernel)
-        for name in ("dropout", "prosody_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        if self.prosody_temperature < 0.0:
-            raise ValueError(f"prosody_temperature must be at least 0, not {self.prosody_temperature}")
-        if min(self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.flow_steps) < 1:
-            raise ValueError("channels, expansion, encoder_blocks, decoder_blocks and flow_steps must be at least 1")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from sonorant.audio.arrays import Floats
 from sonorant.audio.mel import griffin_lim
 from sonorant.audio.wav import write_wav
+from sonorant.checked import Count
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.acoustic import UNVOICED, AcousticConfig, AcousticModel
 from sonorant.families.parallel.saved import load_acoustic
@@ -28,7 +29,7 @@ from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 @dataclass(frozen=True, kw_only=True)
 class AcousticTrainConfig(UtteranceTrainConfig):
-    steps: int = 1500
+    steps: Count = 1500
 
 
 class AcousticLosses(nn.Module):
@@ -147,8 +148,8 @@ def mel_in_time(model: AcousticModel, batch: Batch, durations_BN: Tensor, frames
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderTrainConfig(WaveformTrainConfig):
-    learning_rate_batch: int | None = 16
-    checkpoint_every: int = 150
+    learning_rate_batch: Count | None = 16
+    checkpoint_every: Count = 150
 
 
 class VocoderRecipe(WaveformRecipe):

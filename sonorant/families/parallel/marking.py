@@ -6,12 +6,10 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import PITCH_STD
-from sonorant.speech.speaking import Marking
+from sonorant.speech.speaking import Marking, fade
 
 _PITCH = -2
 """Index of a token's pitch in the encoder's states; energy is last."""
-FADE_SECONDS = 0.03
-"""Length in seconds of the fade into and out of a marked pause."""
 
 
 def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_per_second: float) -> tuple[Floats, Ints]:
@@ -31,7 +29,8 @@ def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_pe
 def silenced(parts: Iterable[Floats], ends_BN: Ints, marking: Marking, hop: int, rate: int) -> Iterator[Floats]:
     """Mute marked pauses in a phrase's samples, given in parts (S,), because a lengthened pause contains room noise if
     the voice learned it."""
-    fade = round(FADE_SECONDS * rate)
+    gain = np.append(fade(rate), np.float32(0.0))
+    most = len(gain) - 1
     held_N = np.flatnonzero(np.isfinite(marking.seconds_N))
     first_K = np.concatenate([[0], ends_BN[0]])[held_N] * hop
     last_K = ends_BN[0][held_N] * hop
@@ -40,7 +39,6 @@ def silenced(parts: Iterable[Floats], ends_BN: Ints, marking: Marking, hop: int,
         place_S = np.arange(start, start + len(samples))
         start += len(samples)
         for first, last in zip(first_K, last_K, strict=True):
-            if last - first > 2 * fade and first < start and last > place_S[0]:
-                inside_S = np.minimum(place_S - first, last - 1 - place_S).clip(0, fade)
-                samples = samples * (1.0 - inside_S / fade).astype(np.float32)
+            if last - first > 2 * most and first < start and last > place_S[0]:
+                samples = samples * gain[np.minimum(place_S - first, last - 1 - place_S).clip(0, most)]
         yield samples

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sonorant.audio.pitch import NOISE_FRAMES, ROWS
+from sonorant.checked import Size
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
@@ -27,20 +28,18 @@ LOUDEST = 4.0
 class VocoderConfig:
     kind: Literal["source_filter", "vocos"] = "source_filter"
     """Kind of the vocoder: `source_filter` uses the pitch, `vocos` does not."""
-    channels: int = 192
+    channels: Size = 192
     """Width of the network."""
-    expansion: int = 3
+    expansion: Size = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    blocks: int = 5
+    blocks: Size = 5
     """Number of ConvNeXt blocks."""
-    kernel: int = 7
+    kernel: Size = 7
     """Kernel size of the ConvNeXt blocks, in frames; odd."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
-            raise ValueError("kernel must be odd")
-        if min(self.channels, self.expansion, self.blocks) < 1:
-            raise ValueError("channels, expansion and blocks must be at least 1")
+            raise ValueError(f"kernel must be odd, not {self.kernel}")
 
 
 class _FrameNetwork(nn.Module):

@@ -10,10 +10,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, needing
+from sonorant.features.store.proxy import check_proxy
 from sonorant.features.store.store import Entry
 
-try:
+with needing("s3", "a store in a bucket"):
     import obstore
     from obstore.exceptions import (
         AlreadyExistsError,
@@ -24,8 +25,6 @@ try:
         UnauthenticatedError,
     )
     from obstore.store import S3Store
-except ModuleNotFoundError as missing:
-    raise SonorantError(f"a store in a bucket requires {missing.name}; run: pip install 'sonorant[s3]'") from None
 
 
 ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
@@ -37,6 +36,7 @@ class Bucket:
 
     def __init__(self, place: str) -> None:
         self.place = place.rstrip("/")
+        check_proxy(os.environ.get("AWS_ENDPOINT_URL") or "https://")  # obstore would retry for three minutes
         with self._named():
             self._store = S3Store.from_url(self.place)
 

@@ -52,8 +52,8 @@ class Cache:
         return self._folder / "objects" / name.rsplit("/", 1)[-1]
 
     def _fetch(self, name: str, sha256: str, file: Path) -> None:
-        # Named after the lock, so that the next fetch overwrites the file of a killed process.
-        arriving = file.with_name(f".{int(sha256[:8], 16) % _LOCKS}.tmp")
+        # Named after the lock and this machine, so that the next fetch overwrites the file of a killed process.
+        arriving = file.with_name(f".{int(sha256[:8], 16) % _LOCKS}-{os.uname().nodename}.tmp")
         try:
             if not self._store.fetch(name, arriving):
                 raise Lost(f"{self._store.place}/{name}: no such object")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from sonorant.checked import Count, Positive, Text
 from sonorant.errors import SonorantError
 from sonorant.features.store.folder import Folder
 from sonorant.features.store.store import REMOTE, Store
@@ -28,21 +29,17 @@ def open_store(place: str) -> Store:
 class StoreConfig:
     """Section `store` of params.yaml: where shards are stored."""
 
-    place: str = "runs/store"
+    place: Text = "runs/store"
     """A folder outside git and DVC, or s3://bucket/prefix (extra `s3`)."""
-    utterances_per_shard: int = 128
+    utterances_per_shard: Count = 128
     """Maximum number of utterances per shard. Changing it recomputes every shard."""
-    cache: str = "runs/cache/shards"
+    cache: Text = "runs/cache/shards"
     """Local folder for downloaded shards, shared by all processes of the machine."""
-    cache_gib: float = 20.0
+    cache_gib: Positive = 20.0
     """Maximum size of `cache` in GiB."""
 
     def __post_init__(self) -> None:
-        if self.utterances_per_shard < 1:
-            raise ValueError(f"utterances_per_shard must be at least 1, not {self.utterances_per_shard}")
-        if not self.cache_gib > 0:
-            raise ValueError(f"cache_gib must be above 0, not {self.cache_gib}")
-        if not self.place or ("://" in self.place and not self.place.startswith(REMOTE)):
+        if "://" in self.place and not self.place.startswith(REMOTE):
             raise ValueError(f"place must be a folder or {REMOTE[0]}bucket/prefix, not '{self.place}'")
 
     def as_place(self) -> "Place":

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sonorant.errors import SonorantError
-from sonorant.files import locked
+from sonorant.errors import SonorantError, install
+from sonorant.files import atomic_file, locked
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -25,10 +25,8 @@ EXPERIMENT = "sonorant"
 MLFLOW_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower checks before resending
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
 ARTIFACTS = "mlartifacts"
@@ -82,6 +80,14 @@ def shown(text: object) -> str:
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
+def models_page(uri: str, *version: str) -> str:
+    """Return the address of the models, or of a name and version, on the server at `uri`; empty for a database."""
+    if not uri.startswith("http"):
+        return ""
+    path = "/".join(["models", "/versions/".join(version)]).rstrip("/")
+    return f"{shown(uri).rstrip('/')}/#/{path}?workflowType=machine_learning"  # otherwise MLflow's pages of LLMs open
+
+
 def open_store() -> Store:
     """Connect to the store and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed
     or the store does not answer."""
@@ -103,8 +109,7 @@ def open_store() -> Store:
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             return Store(client=client, uri=uri, experiment=_experiment(client, database))
     except ModuleNotFoundError as error:
-        remedy = "install the extra 'pipeline' to keep runs in MLflow"
-        raise TrackingUnavailable(f"{error.name} is not installed: {remedy}") from None
+        raise TrackingUnavailable(f"{error.name} is not installed; run: {install('pipeline')}") from None
     except SonorantError:
         raise
     except Exception as error:
@@ -141,10 +146,8 @@ def _make_tables(database: Path) -> None:
     """Create a new sqlite store atomically, because MLflow cannot repair an incomplete one."""
     from mlflow.tracking import MlflowClient
 
-    unfinished = database.with_name(f".{database.name}.unfinished")
-    unfinished.unlink(missing_ok=True)  # left by a killed process; we hold the lock
-    MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
-    unfinished.rename(database)
+    with atomic_file(database) as unfinished:
+        MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
 
 
 def _experiment(client: MlflowClient, database: Path | None) -> str:

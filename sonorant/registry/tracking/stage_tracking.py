@@ -73,7 +73,8 @@ def stage_run(
             status = "KILLED"
             raise
         finally:
-            if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
+            patience = PATIENCE / 10 if status == "KILLED" else PATIENCE
+            if not follower.finish(status, patience) and importlib.util.find_spec("mlflow"):
                 later = f"send the rest later with: sonorant sync-tracking {run_directory}"
                 log.warning(
                     "%s: not completely sent to MLflow; %s", stage, later if run_directory else "the rest is lost"

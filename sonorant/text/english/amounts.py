@@ -134,6 +134,17 @@ _MEASURE = (
     rf"(?:\b([Aa]n? |[Tt]he ))?(?<![\w.])(?:(?<!\d)(-))?{_NUMBER}( |-|)({_UNIT})(\^[23])?"
     rf"(/ ?(?:{_PER_UNITS})\b(?:\^2)?)?(?![\w']){_POINT}"
 )
+GROUPED: Rules = (
+    (r"(?<=[A-Za-z])(?=\d+\.\d)", " "),
+    (r"(?<![\w.,+])(?<!\d )[1-9]\d{0,2}(?: \d{3})+(?!\d|[ -]\d|-\w)", lambda match: match[0].replace(" ", ",")),
+    (
+        r"(?<![\w.,])[1-9]\d{0,2}(?:\.\d{3})+(?=,\d|(?<=\.\d{3}\.\d{3})(?![.\d]))",
+        lambda match: match[0].replace(".", ","),
+    ),
+    (r"(?<![\w.])((?<!,)\d+|(?<![\d,])[\d,]+,\d{3}),(?!(?:19|20)\d\d\b)(\d\d?|\d{4,})(?!\d|[.,]\d)", r"\1.\2"),
+    (r"(?<=\d),(?=\d)(?!\d{3}(?!\d)|\d\d,\d)", ", "),
+)
+"""Rules that write groups of digits with commas, and decimals with a point."""
 RULES: Rules = (
     (
         rf"{_SIGN} ?{_NUMBER} ?- ?\1? ?{_NUMBER}"
@@ -166,7 +177,7 @@ RULES: Rules = (
         r"\b(\d+(?:\.\d+)?)(k|K|M|B|bn|m)(?= [a-z]{3,})",
         lambda match: f"{number(match[1])} {_MULTIPLES[match[2].lower()]}",
     ),
-    (r"\b(\d+)x\b(?! ?\d)", lambda match: f"{number(match[1])} times"),
+    (r"\b(\d+(?:\.\d+)?)x\b(?! ?\d)", lambda match: f"{number(match[1])} times"),
     (r"(?<=[\w)]) ?\+ ?(?=[\w(])", " plus "),
     (r"(?<=[\w)]) ?= ?(?=[\w(-])", " equals "),
     (r" ?[×✕] ?", " times "),
@@ -175,7 +186,8 @@ RULES: Rules = (
     (r" ?÷ ?", " divided by "),
     (r"(?<=\d) - (?=\d)", " minus "),
     (r"(?<![\w.)])-(?=\.?\d)", "minus "),
-    (r"(?<=\d)(?=[A-Za-z])|(?<=[A-Za-z])-?(?=\d)", " "),
+    (r"\bA-?(?=\d)", "A-"),
+    (r"(?<=\d)(?=[A-Za-z])|(?<=[A-Za-z])(?<!\bA)-?(?=\d)", " "),
     (r"(?<![\d.])\.\d+", lambda match: f"point {digits(match[0])}"),
     (r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?", lambda match: number(match[0])),
 )

@@ -68,6 +68,15 @@ def _iso(match: re.Match[str]) -> str:
     return _date(MONTHS[int(match[2]) - 1], match[3], match[1]) if 1 <= int(match[2]) <= 12 else match[0]
 
 
+def _moment(match: re.Match[str]) -> str:
+    """Separate date, time and zone: 2024-12-25T10:05:00Z -> 2024-12-25 at 10:05 UTC."""
+    seconds, zone = (match[3] or ":0")[1:], match[4] or ""
+    words = f"{match[1]} at {match[2]}" + (f" and {seconds.lstrip('0')} s" if float(seconds) else "")
+    if len(zone) > 1:
+        zone = f"Z {'minus' if zone[0] == '-' else 'plus'} {int(zone[1:3])}" + f":{zone[-2:]}".removesuffix(":00")
+    return words + zone.replace("Z", " UTC")
+
+
 def _decade(match: re.Match[str]) -> str:
     if len(match[1]) == 2:
         return plural(cardinal(int(match[1])))
@@ -125,6 +134,10 @@ ALWAYS: Rules = (
 RULES: Rules = (
     ALWAYS[0],
     (rf"\b({'|'.join(_DAYS)})(?=,? (?:\d|{_MONTH} ?\d))", lambda match: _DAYS[match[1]]),
+    (
+        r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?(?![\w:])",
+        _moment,
+    ),
     (r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso),
     (r"\b(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)\b", _numeric),
     (r"\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b", _day_first),

@@ -10,10 +10,6 @@ from sonorant.errors import SonorantError
 from sonorant.text.frontend import Phoneme, Sounds
 from sonorant.text.user_lexicon import parse_phonemes
 
-_LETTER_A = re.compile(
-    r"(?<!['\w])A(?=,|\.? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
-)
-"""Pattern for the letter A, not the article, as in A M, U S A, or A, B, C."""
 _NEAR = 80
 """Number of characters before and after a word that its rules can examine."""
 
@@ -25,19 +21,14 @@ def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, So
     """Yield each homograph that a rule decides as (index of its first character, index after its last, sounds).
     `symbols` is the phoneme inventory."""
     words, senses = _rules()
-    found = [*_LETTER_A.finditer(text), *words.finditer(text)]
-    for word in sorted(found, key=lambda match: match.start()):
+    for word in words.finditer(text):
         start, end = word.span()
-        if word[0] == "A":
-            phonemes: str | None = "ˈeɪ"
-        elif word[0].isupper():  # READ, or an abbreviation
+        key = word[0] if word[0] in senses else word[0].lower()
+        if word[0].isupper() and word[0] != key:  # an abbreviation
             continue
-        else:
-            before, after = text[max(start - _NEAR, 0) : start], text[end : end + _NEAR]
-            fitting = (
-                sense for sense, left, right in senses[word[0].lower()] if left.search(before) and right.match(after)
-            )
-            phonemes = next(fitting, None)
+        before, after = text[max(start - _NEAR, 0) : start], text[end : end + _NEAR]
+        fitting = (sense for sense, left, right in senses.get(key, ()) if left.search(before) and right.match(after))
+        phonemes = next(fitting, None)
         if phonemes and (sounds := _phonemes(phonemes, tuple(symbols))):
             yield start, end, Sounds(sounds, word[0])
 

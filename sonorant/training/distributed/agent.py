@@ -1,5 +1,6 @@
 """Run torchrun with its arguments and PET_* variables, printing one line per failed rank instead of a traceback."""
 
+import logging
 import os
 import sys
 import time
@@ -17,6 +18,8 @@ LINGER_SECONDS = 2.0
 
 
 def run() -> None:
+    for part in "agent.server.api", "multiprocessing.api":  # warn of each signal that they pass on
+        logging.getLogger(f"torch.distributed.elastic.{part}").setLevel(logging.ERROR)
     try:
         main()
         if os.environ.get("PET_NODE_RANK") == "0":

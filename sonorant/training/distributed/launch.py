@@ -22,7 +22,7 @@ import torch
 
 from sonorant.errors import SonorantError, Stopped
 from sonorant.files import read_json
-from sonorant.processes import usable_cores
+from sonorant.processes import run_stoppable, usable_cores
 from sonorant.training.distributed.ranks import die_with_parent
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, outcome_beside
@@ -101,6 +101,8 @@ def launch(job: Job) -> None:
     if outcome["state"] == "stopped":
         raise Stopped(f"{job.recipe}: stopped and saved at step {outcome['step']}; the same command resumes there")
     if outcome["state"] == "finished":
+        if told_to_stop:  # during the last step; the caller must not go on either
+            raise Stopped(f"{job.recipe}: stopped after its last step; the same command goes on")
         return
     status = run.status()
     if not node.first:
@@ -117,27 +119,14 @@ def launch(job: Job) -> None:
 
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
-    """Run torchrun, forwarding SIGTERM and Ctrl-C; return whether a signal was received."""
+    """Run torchrun; return whether it was stopped by a signal."""
     command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", WORKER, str(job_file)]
-    child: subprocess.Popen[bytes] | None = None
-    told_to_stop = False
 
-    def pass_on(*_: object) -> None:
-        nonlocal told_to_stop
-        told_to_stop = True
-        if child:
-            child.send_signal(signal.SIGTERM)
+    def stop(agent: subprocess.Popen[bytes]) -> None:
+        print("stopping: the training saves first", flush=True)
+        agent.send_signal(signal.SIGTERM)
 
-    former = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
-        if told_to_stop:  # before the child existed
-            child.send_signal(signal.SIGTERM)
-        child.wait()
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-    return told_to_stop
+    return run_stoppable(command, stop, env=env, start_new_session=True, preexec_fn=die_with_parent)[1]
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:

@@ -60,14 +60,15 @@ class Proof:
         self._one_state("before training", _weights_and_buffers(self.recipe))
 
     def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
-        """Raise AllRanksError if state or plan differ. Then run a row of each micro-batch forward and backward, because
-        DDP rebuilds its buckets, which decide the order of sums, after the first pass."""
+        """Raise AllRanksError if state or plan differ. Then run a row of each micro-batch forward and backward twice,
+        because DDP rebuilds its buckets, which decide the order of sums, after the second pass of a static graph."""
         averages = {"average": dict(trained.ema.state_dict()), "optimizer": _optimizer(trained)}
         self._one_state(f"step {step}", _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)
-        rows = ({name: value[:1] for name, value in batch.items()} for batch in load([first]))
         cut = [replace(b, items=b.items[:1], starts=None if b.starts is None else b.starts[:1]) for b in first]
-        trained.gradients(max(step, *(phase.begins for phase in self.recipe.phases)), cut, rows)
+        for _ in range(2):
+            rows = ({name: value[:1] for name, value in batch.items()} for batch in load([first]))
+            trained.gradients(max(step, *(phase.begins for phase in self.recipe.phases)), cut, rows)
         for optimizer in trained.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
 

@@ -1,12 +1,14 @@
-"""Warn about idle and slow ranks, once each."""
+"""Warn about idle and slow ranks, once each per run."""
 
 import statistics
+from collections import Counter, deque
 from dataclasses import dataclass
+from itertools import chain
 
 IMBALANCE = 0.15
 """Fraction of time that others wait for a rank, above which it counts as slow; equal machines differ by about 5 %."""
-AGAIN = 2
-"""Number of consecutive readings before a finding is reported."""
+RECENT, OFTEN = 10, 5
+"""A finding is reported if it holds in `OFTEN` of the `RECENT` last readings; other work on a machine slows a few."""
 HINTS = {
     "data": "check its loader: data.preload, data.workers, the disk of its features",
     "checkpoint": "check the disk of the run directory, or raise checkpoint_every",
@@ -63,20 +65,22 @@ def _cause(slow: Reading, others: list[Reading]) -> str:
 
 class Judgement:
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str], int] = {}
+        self._recent: deque[Findings] = deque(maxlen=RECENT)
         self._printed: set[tuple[int, str]] = set()
 
     def take(self, found: Findings) -> list[str]:
         """Add the findings of a reading; return new warnings."""
-        self._held = {key: self._held.get(key, 0) + 1 for key in found}
-        new = [key for key, readings in self._held.items() if readings >= AGAIN and key not in self._printed]
+        self._recent.append(found)
+        new = [key for key in self._holding() if key in found and key not in self._printed]
         self._printed |= set(new)
         return [f"warning: rank {key[0]}: {found[key]}" for key in new]
+
+    def _holding(self) -> list[tuple[int, str]]:
+        return [key for key, readings in Counter(chain(*self._recent)).items() if readings >= OFTEN]
 
     def row(self) -> dict[str, float]:
         """Return metrics: the number of ranks that currently have each kind of printed warning."""
         counts = {kind: 0.0 for _, kind in sorted(self._printed)}
-        for (_, kind), readings in self._held.items():
-            if readings >= AGAIN:
-                counts[kind] += 1
+        for _, kind in self._holding():
+            counts[kind] += 1
         return {f"health/{kind.replace(' ', '_')}": count for kind, count in counts.items()}

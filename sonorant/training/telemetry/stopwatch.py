@@ -12,7 +12,7 @@ import torch
 REST = "rest"
 ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
 """Phases timed by the GPU's clock, because they run asynchronously."""
-QUIET_SECONDS = 10.0
+QUIET_SECONDS = 60.0
 """Seconds between progress lines if not on a terminal."""
 
 

@@ -21,6 +21,7 @@ def exported(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
     arguments = ("--variants", str(bundle), "--metrics", "metrics.json", "--choice", "choice.json", "--out", "voice")
+    arguments += ("--figures", "figures.json")
     (place / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     return run_command("tasks.choose", *arguments, cwd=place)
 
@@ -58,6 +59,8 @@ def test_a_fast_int8_in_which_one_speaker_babbles_does_not_ship(exported: Path, 
         assert done.returncode == 0, done.stderr
         choice = read_json(tmp_path / "choice.json")
         assert choice["variant"] == chosen, choice["sentence"]
+        deciding = read_json(tmp_path / "figures.json")
+        assert {*planted.FIGURES, "wer", "rtf"} <= deciding.keys() and len(deciding) <= 22
     said = "refused by gates that fp32 passes: wer_above_recordings_of_a_speaker: 1 of 2 speakers failed: ben: "
     assert said in choice["sentence"]
 

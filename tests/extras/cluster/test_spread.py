@@ -246,7 +246,7 @@ def test_a_worker_that_dies_is_replaced_and_its_items_done_again(there: Cluster,
 
 def test_dask_is_imported_where_a_cluster_is_used_alone() -> None:
     code = (
-        "import json, sys, sonorant.cli.main, sonorant.cache, sonorant.processes, sonorant.audio.recognizers;"
+        "import json, sys, sonorant.cli.main, sonorant.corpus.cache, sonorant.processes, sonorant.audio.recognizers;"
         "import tasks.prepare;"
         "print(json.dumps(sorted({'dask', 'distributed', 'tornado', 'bokeh'} & set(sys.modules))))"
     )

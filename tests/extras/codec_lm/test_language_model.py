@@ -140,7 +140,7 @@ def test_each_stream_stands_a_step_later_than_the_one_before(codebooks: int) -> 
 
 
 def test_contradictions_are_refused() -> None:
-    wrong = {"heads": 3, "encoder_kernel": 4, "dropout": 1.0, "most_advance": 0, "prompt_frames": -1}
+    wrong = {"heads": 3, "encoder_kernel": 4}
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=name):
             LanguageModelConfig(**CONFIG | {name: value})

@@ -13,6 +13,7 @@ from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.bundle import read_bundle
 from sonorant.text.frontend import load_frontend
+from sonorant.text.user_lexicon import Lexicon
 from tests.support.runtimes import tokens_of
 
 TEXTS = ("Good morning.", "No?", "We came, we saw, and it was over in a moment!")
@@ -98,6 +99,17 @@ def test_every_word_of_the_language_is_known() -> None:
 
     words = list(_words_of_gruut(load_frontend("gruut", "en-us")))
     assert len(words) > 100_000 and {"morning", "don't", "a"} <= set(words)
+
+
+@pytest.mark.usefixtures("few_words")
+def test_apostrophes_are_folded_and_words_left_out_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "words.txt").write_text("y’all DON’T Привет naïve中", encoding="utf-8")
+    frontend = load_frontend("gruut", "en-us", lexicon=Lexicon("en-us", {"New Quay": "n ˈu # k ˈi", "Zoë": "z ˈoʊ i"}))
+    found = pronunciations(frontend, tmp_path / "words.txt")
+    assert list(found) == ["don't", "y'all", "zoë"]
+    assert found["don't"] == frontend.speak("don't").phonemes
+    named = "3 words left out (without a sound in en-us, or with a blank): New Quay, naïve中, Привет"
+    assert named in caplog.messages
 
 
 def test_a_language_without_words_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:

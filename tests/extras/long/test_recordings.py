@@ -118,6 +118,22 @@ def test_what_belongs_to_nothing_is_listed_also_on_the_page_of_prepare(
     assert lost["words"] == len(plain_words(f"{SENTENCES[4]} {SENTENCES[5]}")) and lost["seconds"] > 1
 
 
+PRINTED = "7\n\nTHE TOWER\n\nHOST: {}[1]\n8\n{}\n\n9\n\nHOST: {}\n\nIV\n\n{}\nHOST: {}\n"
+CUE = "1\n00:00:01,000 --> 00:00:04,900\n{}\n\n"
+
+
+def test_a_printed_text_is_read_without_what_nobody_says(speech: list[Floats], tmp_path: Path) -> None:
+    source, read = tmp_path / "in", [SENTENCES[number] for number in (1, 2, 4, 5, 7)]
+    write_chapter(source / "one.wav", speech, [1, 2, 4, 5, 7])
+    write_chapter(source / "two.wav", speech, [1, 2])
+    (source / "one.txt").write_text(PRINTED.format(*read).replace("climbed", "clim-\nbed"))
+    (source / "two.srt").write_text("".join(CUE.format(sentence.upper()) for sentence in read[:2]))
+    utterances = cut_apart(source, tmp_path / "out")
+    assert told(utterances) == [*read, read[0].upper(), read[1].upper()]
+    unheard = [row["text"] for row in read_jsonl(tmp_path / "out/unplaced.jsonl") if row["name"] == "one"]
+    assert unheard == ["7", "THE TOWER", "HOST:", "[1] 8", "9", "HOST:", "IV", "HOST:"]
+
+
 def test_another_text_places_nothing_and_says_so(speech: list[Floats], tmp_path: Path) -> None:
     write_chapter(tmp_path / "in/a.wav", speech, [1, 2])
     (tmp_path / "in/a.txt").write_text(text_of(5, 6), encoding="utf-8")
@@ -144,7 +160,8 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path, wav: bytes
     for number, (contents, changes, message) in enumerate([
         ({"notes_md": "x"}, {}, "contains no recordings"),
         ({"a_wav": wav, "a_mp3": wav}, {}, r"a\.wav: a\.mp3 in the same folder has the same name"),
-        ({"a_wav": wav, "a_txt": b"caf\xe9"}, {}, r"a\.txt: not UTF-8 \(byte 3\)"),
+        ({"a_wav": wav, "a_txt": b"caf\xe9"}, {}, r"a\.txt: not UTF-8; save it as UTF-8"),
+        ({"a_wav": wav[:-2000]}, {}, r"a\.wav: cannot be read as audio \(its data chunk should contain \d+ bytes"),
         ({"a_wav": b"no sound"}, {}, r"a\.wav: cannot be read as audio"),
         ({"a_wav": wav, "a_txt": "Hallo."}, {"language": "de-de"}, "corpus.recognizer: pocketsphinx supports English"),
         ({"a_wav": wav}, {}, "no speech was found"),

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.extras.long.placing import NOWHERE, place_words
-from sonorant.extras.long.script import Script, read_script
+from sonorant.extras.long.script import Script, read_script, without_cues
 from sonorant.text.written_words import plain_words
 
 _CHANCE = np.random.default_rng(0)
@@ -26,6 +26,43 @@ def test_numbers_and_abbreviations_are_words_as_spoken_and_stay_as_written() -> 
     assert not script.begins(place["eighty"]) and not script.begins(place["ear"]) and script.begins(place["his"])
     assert script.sentence_ends == {0, place["his"], len(script.words)}  # a paragraph's end, but not an abbreviation's
     assert {place["lop"], place["screamed"]} <= script.clause_ends
+
+
+PRINTED = """12
+
+THE RETURN
+
+HOST: He raised his shield.[3] The vegeta-
+tion was well-
+known, to-
+day too.12 Nobody¹ cared.
+- 13 -
+Men who “came.”4 They went
+
+[00:01:02] Host: no further than 5 m² and
+Host: 10.5 metres.
+
+ONE WAS MR. SMITH.
+"""
+
+
+def test_what_readers_leave_out_is_aside_and_divided_words_are_joined() -> None:
+    script = read_script(PRINTED, "en-us")
+    asides = [script.text(aside.start, aside.stop) for aside in script.asides]
+    assert asides == ["12", "THE RETURN", "HOST:", "[3]", "12", "¹", "-13-", "4", "[00:01:02] Host:", "Host:"]
+    read = script.without({word for aside in script.asides for word in aside})
+    said = """he raised his shield the vegetation was well known today too nobody cared men who came they went
+        no further than five square meters and ten point five metres one was mister smith"""
+    assert (list(read.words), read.asides) == (said.split(), ())
+    text = read.text(0, len(read.words))
+    assert text.startswith(
+        "He raised his shield. The vegetation was well-known, today too. Nobody cared. Men who “came.” "
+    )
+
+
+def test_subtitles_are_read_as_their_text() -> None:
+    cues = "WEBVTT - told\n\n00:01.000 --> 00:04.000 line:1\n<v Bob>I said,\n\n2\n00:05.000 --> 00:07.000\nno.\n"
+    assert without_cues(cues).strip() == "I said,\nno."
 
 
 def test_a_language_without_a_frontend_keeps_its_words() -> None:

@@ -17,7 +17,7 @@ from tests.support.serving import in_thread
 RATE = 16000
 TEXTS = {
     "one": "It cost 12 dollars in the end.",
-    "two": "A second <script>document.title = 'bad'</script> text.",
+    "two": "A second <img src=x onerror=\"document.title = 'bad'\"> text of words.",
     "three": "The third of all these texts.",
     "four": "Another one to be heard.",
     "part": "A part of a longer file.",

@@ -275,7 +275,7 @@ def test_the_command_serves_the_project_it_stands_in_until_sigterm(folder: Path)
     ("options", "line"),
     [
         ([], "no file for decisions; give one with --decisions corpora/<name>.decisions.csv"),
-        (["--decisions", "d.csv", "--prepared", "nowhere"], "nowhere/manifest.jsonl: no such file"),
+        (["--decisions", "d.csv", "--prepared", "nowhere"], "nowhere: no such file or folder"),
         (["--decisions", "bad.csv"], "bad.csv: row 1: unknown column 'klip'; did you mean 'clip'?"),
     ],
 )

@@ -332,18 +332,9 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "features").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"place": "ftp://host/x"}, "place must be a folder or s3://bucket/prefix, not 'ftp://host/x'"),
-        ({"utterances_per_shard": 0}, "utterances_per_shard must be at least 1, not 0"),
-        ({"cache_gib": 0.0}, "cache_gib must be above 0, not 0.0"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(change: dict[str, object], message: str) -> None:
-    settings = {"place": "store", "utterances_per_shard": 3, "cache": "cache", "cache_gib": 1.0}
-    with pytest.raises(ValueError, match=message):
-        StoreConfig(**{**settings, **change})  # type: ignore[arg-type]
+def test_a_place_of_another_scheme_is_refused() -> None:
+    with pytest.raises(ValueError, match="place must be a folder or s3://bucket/prefix, not 'ftp://host/x'"):
+        StoreConfig(place="ftp://host/x")
 
 
 def test_a_full_disk_here_is_not_said_to_be_the_buckets_fault(tmp_path: Path) -> None:

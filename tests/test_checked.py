@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from sonorant.checked import DoubtError, built
 from sonorant.errors import SonorantError
-from sonorant.files import DoubtError, built, parse_checked
+from sonorant.files import parse_checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,9 @@ RIGHT: dict[str, Any] = {
     "pair": [1, "one"], "shape": ["batch", 4], "named": {"z": {"name": "z", "share": 0.0}}, "level": 2, "either": 2,
     "texts": ["t"], "anything": {"a": [1, None, "x"]},
 }  # fmt: skip
-VALUES = st.sampled_from([None, True, 0, 1, 2.5, 1.0, -1e300, "a", "", [], [1, "one"], ["x"], {}, {"a": 1}, [[]], "1"])
+VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 0, 1, 2.5, 1.0, -1e300, "a", "", [], [1, "one"], ["x"], {}, {"a": 1}, [[]], "1"]
+)
 
 
 def by_pydantic(value: Any) -> Whole | None:

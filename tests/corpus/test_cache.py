@@ -3,7 +3,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.cache import code_of, compute_missing, key_of
 
 
 def keys(items: list[int]) -> list[str]:
