@@ -98,7 +98,8 @@ class Search:
     fixed: dict[str, Any] = field(default_factory=dict)
     """Settings of every trial, such as fewer steps."""
     trials: Count = 30
-    """Total number of trials. The first uses the project's settings if the space contains them."""
+    """Total number of trials. The first uses the project's settings if the space contains them; a grid has its own
+    order."""
     seed: Seed = 1
     """Seed of the sampler; a search with one worker is reproducible."""
     sampler: Literal["tpe", "nsga2", "random", "grid"] = "tpe"

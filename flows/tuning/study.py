@@ -202,7 +202,8 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
         )
         for name, value in wanted.items():
             study.set_user_attr(name, value)
-        if all(search.space[key].contains(value) for key, value in defaults.items()):
+        # The grid sampler gives trial n point n: the defaults would take the place of the first point.
+        if search.sampler != "grid" and all(search.space[key].contains(value) for key, value in defaults.items()):
             study.enqueue_trial({key: coded(value) for key, value in defaults.items()})
         return TuningStudy(study)
 
