@@ -31,7 +31,9 @@ _PRIVATE = re.compile("[\U000f0000-\U0010fffd]")
 _PAUSE_MARK = re.compile(r"pause\b\s*(.*)", re.DOTALL)
 _TIME = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})\s*(s|ms)?")
 _SSML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|speak)[\s>/]")
-_TAG = re.compile(r"</?(?:break|phoneme|prosody|say-as|sub(?=\s+alias))\b[^<>]*>")
+_TAG = re.compile(
+    r"</?(?:audio|break|emphasis|lang|mark|p|phoneme|prosody|s|say-as|sub(?=\s+alias)|voice)(?:[\s/][^<>]*)?>"
+)
 _OPEN_TAG = re.compile(r"</?[a-z-]*(?:(?<=[a-z])[\s/][^<>]{0,400})?\Z")
 _SSML_SHOWS = len("<!DOCTYPE ")
 """Number of leading characters that decide whether a text is SSML."""

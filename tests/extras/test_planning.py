@@ -10,13 +10,14 @@ import torch
 import yaml
 
 from sonorant.errors import SonorantError
+from sonorant.extras.planning import probe
 from sonorant.extras.planning.estimate import REACHED, estimate, on_gpu, step_time
 from sonorant.extras.planning.forecast import advice, forecast, table
 from sonorant.extras.planning.hardware import GPUS, Fleet
 from sonorant.extras.planning.probe import Needs, Speed, needs_of
 from sonorant.extras.planning.work import Work, work_of
 from sonorant.training import memory
-from tasks.plan import job_of
+from tasks.plan import job_of, main
 from testbed.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
@@ -122,6 +123,9 @@ def test_another_gpu_is_estimated_without_measuring(
     assert (fitted.budget, on_gpu(job, counted, gpu, auto=False).budget) == (2000, counted.budget)
     assert fitted.work.flops == pytest.approx(2000 / counted.budget * counted.work.flops)
     assert {"rtx2080ti", "rtx3060", "rtx3090", "rtx5090"} <= GPUS.keys()
+    monkeypatch.setattr(probe, "speed_of", None)
+    monkeypatch.setattr(sys, "argv", ["plan", "acoustic", "--features", str(features), "--gpu", "RTX 3060"])
+    main()
 
 
 def test_a_gpu_too_small_for_weights_and_optimizer_is_named(tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ def test_values_are_of_the_settings_type_and_floats_are_short(tmp_path: Path) ->
     assert not found.space["acoustic.channels"].contains(100) and not found.space[RATE].contains(1.0)
 
 
+def test_a_file_that_is_not_there_is_named_with_one_that_is() -> None:
+    with pytest.raises(SonorantError, match=r"nope: No such file or directory; name a file such as tuning/") as caught:
+        read_search(Path("nope"))
+    assert (ROOT / str(caught.value).split()[-1]).exists()
+
+
 def test_a_grid_ends_with_its_last_point(tmp_path: Path) -> None:
     space = {"acoustic.channels": {"low": 96, "high": 160, "step": 32}, RATE: {"choices": [1e-3, 2e-3]}}
     found = search(tmp_path, space=space, sampler="grid", trials=100)

@@ -91,6 +91,7 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
         ('a <break time="1s"/> b', 'character 3: <break time="1s"/> outside <speak>; put <speak> and </speak> around'),
         ("[[ə]] a</prosody>", "character 8: </prosody> outside <speak>"),
         ('<sub alias="x">y</sub>', 'character 1: <sub alias="x"> outside <speak>'),
+        ("a <emphasis>b</emphasis>", "character 3: <emphasis> outside <speak>"),
         ("<speak>a <b>x</b></speak>", "SSML line 1, column 10: <b> is not supported; inside <speak> use p, s"),
         ("<speak>\n a", "SSML line 2, column 3: no element found"),
         ("<speak>&x;</speak>", "SSML line 1, column 8: undefined entity"),
