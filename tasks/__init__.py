@@ -1,9 +1,11 @@
 """Pipeline stages and actions, one module each; run with `python -m tasks.<name>`."""
 
 import gc
+import logging
 import os
+import signal
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from sonorant.processes import STOPPED, UNDER
 
@@ -17,8 +19,20 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
+_interrupted = False
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle SIGINT and SIGTERM: raise KeyboardInterrupt. torch turns it into an error of its own when it comes during
+    an export, and logs that."""
+    global _interrupted
+    _interrupted = True
+    logging.disable(logging.CRITICAL)
+    raise KeyboardInterrupt
+
+
 def stopped_in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if not issubclass(kind, KeyboardInterrupt):
+    if not _interrupted and not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
     elif UNDER not in os.environ:
         print(STOPPED, file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from sonorant.errors import SonorantError, Stopped, file_errors
 from sonorant.files import read_json
 from sonorant.registry.tracking import stage_run
 from sonorant.registry.tracking.mlflow_run import execution_id
-from tasks import params, stopped_in_one_line
+from tasks import interrupt, params, stopped_in_one_line
 from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
@@ -71,7 +71,9 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
     In a pipeline execution, a `stage` of dvc.yaml gets an MLflow run with its params, metrics and HTML pages.
     """
     sys.excepthook = stopped_in_one_line
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         with file_errors():
             if stage is None or execution_id() is None:
