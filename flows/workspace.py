@@ -14,13 +14,15 @@ import ruamel.yaml
 
 from flows.graph import read_graph
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_file, atomic_folder
+from sonorant.files import atomic_file, atomic_folder, write_text
 from tasks import check_params, params
 from tasks.origin import git, trust
 
 SHARED = "runs"
 VOICES = Path("voices")
 """Copies of workspaces' voices; `make clean` leaves them."""
+CORPUS = "corpus.txt"
+"""File in a copied voice with the path of its corpus."""
 SIDE_BY_SIDE = Path("reports/families")
 """Folder of each family's metrics, which appear in the reports of other families."""
 
@@ -95,12 +97,24 @@ def bring_back(folder: Path, root: Path) -> None:
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
-def keep_voice(voice: Path, root: Path, model: str) -> Path:
+def keep_voice(voice: Path, root: Path, model: str, corpus: str) -> Path:
     """Copy a workspace's voice to `VOICES` under the name of its registered model, and return the copy. The registry
-    has older ones."""
-    kept = root / VOICES / safe_name(model.removeprefix("sonorant-"))
+    has older ones of `corpus` (a path). Raises SonorantError if the name is another corpus's."""
+    kept = place_of_voice(root, model)
+    if not is_free(kept, corpus):
+        raise SonorantError(f"{kept}: contains another corpus's voice; move it, or set register.model to another name")
     _copy(voice, kept)
+    write_text(kept / CORPUS, corpus)
     return kept
+
+
+def place_of_voice(root: Path, model: str) -> Path:
+    return root / VOICES / safe_name(model.removeprefix("sonorant-"))
+
+
+def is_free(kept: Path, corpus: str) -> bool:
+    """Return whether a voice of `corpus` may be copied to `kept`: there is none, or one of the same corpus."""
+    return not kept.exists() or ((record := kept / CORPUS).exists() and record.read_text(encoding="utf-8") == corpus)
 
 
 def safe_name(text: str) -> str:

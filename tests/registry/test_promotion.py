@@ -1,5 +1,8 @@
 import dataclasses
 import json
+import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,9 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.plugins import family_names
-from sonorant.registry import Verdict, promote, register
+from sonorant.registry import Verdict, promote, register, rollback
 from sonorant.registry.champion_gates import judge_beside
+from sonorant.registry.download import version_of
 from sonorant.registry.tracking import TrackingUnavailable, open_store
 from tests.registry.conftest import aliases, tags
 from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, renamed, write_report
@@ -113,6 +117,25 @@ def test_unknown_versions_are_refused(project: Path, voice_bundle: Path) -> None
     for unknown in (7, 0):
         with pytest.raises(SonorantError, match=rf"no version {unknown} \(versions: 1\)"):
             promote("test-voice", GATES, unknown)
+
+
+@pytest.mark.parametrize(
+    ("uri", "read"),
+    [
+        ("sqlite:///absent/mlflow.db", lambda: promote("m", GATES)),
+        ("postgresql://u:1@127.0.0.1:1/absent", lambda: rollback("m")),
+        ("http://127.0.0.1:{}", lambda: version_of("models:/m@champion")),
+    ],
+)
+def test_without_a_registry_its_readers_say_so_within_seconds(
+    uri: str, read: Callable[[], object], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # accepts and does not answer
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.format(mute.getsockname()[1]))
+        started = time.monotonic()
+        with pytest.raises(SonorantError, match=r"absent/mlflow.db: no such file; register|^MLflow at .* not answer"):
+            read()
+    assert time.monotonic() - started < 8.0 and not (project / "absent").exists()
 
 
 def test_the_command_says_every_gate_and_exits_by_the_verdict(second: Path, project: Path) -> None:
