@@ -68,7 +68,7 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
 
 
 def _free_model(model: str, folder: Path) -> str:
-    """Return a model name after `folder`, with a number if that name is `model` or another corpus's voice."""
+    """Return a model name after `folder` that no other corpus's voice has."""
     for number in count(1):
         name = safe_name(folder.name) + f"-{number}" * (number > 1)
         found = model.replace("demo", name) if "demo" in model else f"{model}-{name}"

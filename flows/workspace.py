@@ -14,7 +14,7 @@ import ruamel.yaml
 
 from flows.graph import read_graph
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_file, atomic_folder, write_text
+from sonorant.files import atomic_file, atomic_folder
 from tasks import check_params, params
 from tasks.origin import git, trust
 
@@ -22,7 +22,7 @@ SHARED = "runs"
 VOICES = Path("voices")
 """Copies of workspaces' voices; `make clean` leaves them."""
 CORPUS = "corpus.txt"
-"""File in a copied voice with the path of its corpus."""
+"""File of a copied voice: the path of its corpus."""
 SIDE_BY_SIDE = Path("reports/families")
 """Folder of each family's metrics, which appear in the reports of other families."""
 
@@ -99,12 +99,11 @@ def bring_back(folder: Path, root: Path) -> None:
 
 def keep_voice(voice: Path, root: Path, model: str, corpus: str) -> Path:
     """Copy a workspace's voice to `VOICES` under the name of its registered model, and return the copy. The registry
-    has older ones of `corpus` (a path). Raises SonorantError if the name is another corpus's."""
+    has older ones. Raises SonorantError if that is another corpus's voice."""
     kept = place_of_voice(root, model)
     if not is_free(kept, corpus):
         raise SonorantError(f"{kept}: contains another corpus's voice; move it, or set register.model to another name")
-    _copy(voice, kept)
-    write_text(kept / CORPUS, corpus)
+    _copy(voice, kept, corpus)
     return kept
 
 
@@ -113,7 +112,7 @@ def place_of_voice(root: Path, model: str) -> Path:
 
 
 def is_free(kept: Path, corpus: str) -> bool:
-    """Return whether a voice of `corpus` may be copied to `kept`: there is none, or one of the same corpus."""
+    """Return whether `kept` is absent, or a voice of `corpus`."""
     return not kept.exists() or ((record := kept / CORPUS).exists() and record.read_text(encoding="utf-8") == corpus)
 
 
@@ -146,10 +145,12 @@ def _copy_side_by_side(source: Path, target: Path, names: Collection[Path]) -> N
         _copy(source / name, target / name)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, corpus: str = "") -> None:
     with atomic_folder(target) as copied:
         # Without modes: DVC's links are read-only.
         shutil.copytree(source, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        if corpus:
+            (copied / CORPUS).write_text(corpus, encoding="utf-8")
 
 
 def _files(root: Path) -> list[Path]:

@@ -22,7 +22,7 @@ _SOUND = re.compile(
 )
 _CODECS = ("cp1252", "latin1", "macintosh", "cp850")
 _ORDINARY = re.compile(r"(?:(?<=[A-ZÀ-Þ])[Ã-ÅÈ]|\b[ÄÅ])[…‘’“”–—›»](?!\w)")  # AMANHÃ…
-_EVIDENCE = re.compile("[¡-ſȘ-ț‐-™]|[Ͱ-\uffff]{2}")  # not one letter of another script, as l’é in macintosh
+_EVIDENCE = re.compile("[¡-ſȘ-ț‐-™]|[Ͱ-\uffff]{2}")  # l’é in macintosh is one letter
 
 
 def without_marks(decided: Decided, how: str) -> tuple[Decided, Counter[str]]:
@@ -51,8 +51,8 @@ def plain(text: str) -> tuple[str, list[str], list[str]]:
 
 
 def without_decoded_twice(decided: Decided) -> Decided:
-    """Mark texts as defective that are UTF-8 decoded in another encoding ("fÃ¼r"). Raise SonorantError if most of those
-    that are not ASCII are."""
+    """Mark UTF-8 that was decoded in another encoding ("fÃ¼r") as defective. Raise SonorantError if most texts that are
+    not ASCII are."""
     utterances, notes = list(decided.utterances), list(decided.notes)
     foreign = [place for place, utterance in enumerate(utterances) if not utterance.text.isascii()]
     for codec in _CODECS:
@@ -71,7 +71,7 @@ def without_decoded_twice(decided: Decided) -> Decided:
 
 
 def _meant(text: str, codec: str) -> str | None:
-    """Return a text that was decoded twice as it was before, None for any other text."""
+    """Return a text decoded twice as meant, None for others."""
     with suppress(UnicodeError):  # the no-break space, second byte of à, has become a blank
         first, rest = (
             re.sub("(?<![A-ZÀ-Þ].)(?<=[ÃÂ]) ", "\xa0 ", part).encode(codec).decode("utf-8")

@@ -91,7 +91,7 @@ def models_page(uri: str, *version: str) -> str:
 
 def open_store(create: bool = True) -> Store:
     """Connect to the store and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed
-    or the store does not answer, SonorantError if its sqlite file is missing and not to be created."""
+    or the store does not answer, SonorantError if an sqlite file to read is missing."""
     uri = store_uri()
     for name, value in MLFLOW_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -107,7 +107,7 @@ def open_store(create: bool = True) -> Store:
         if not uri.startswith("http"):
             from mlflow.store.db import utils
 
-            utils.MAX_RETRY_COUNT = 1  # MLflow would retry for 100 s
+            utils.MAX_RETRY_COUNT = 1  # instead of 100 s
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # importing mlflow sets it to INFO
         # The first client of a new sqlite file creates its tables; two simultaneous ones would collide.
         with locked(database.with_name(f"{database.name}.lock")) if database else nullcontext():
