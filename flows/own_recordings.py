@@ -1,12 +1,13 @@
 """Settings for training a voice on a folder of recordings: `make demo CORPUS=<folder>`."""
 
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from flows.workspace import safe_name
+from flows.workspace import is_free, place_of_voice, safe_name
 from sonorant.audio.decoding import SUFFIXES, UndecodableError, header
 from sonorant.errors import SonorantError
 from sonorant.files import files_below
@@ -53,17 +54,27 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
         least = min(known["mels"])
         raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; give some of at least {least} Hz")
     rate = max(rates)
-    name = safe_name(found.folder.resolve().name)
+    folder = found.folder.resolve()
     return {
         "corpus.kind": "auto",
-        "corpus.path": str(found.folder.resolve()),
+        "corpus.path": str(folder),
         "audio.sample_rate": rate,
         "audio.n_mels": known["mels"][rate],
         "audio.f_max": rate / 2,
-        "register.model": model.replace("demo", name) if "demo" in model else f"{model}-{name}",
+        "register.model": _free_model(model, folder),
         **known["settings"],
         **known["families"][family],
     }
+
+
+def _free_model(model: str, folder: Path) -> str:
+    """Return a model name after `folder` that no other corpus's voice has."""
+    for number in count(1):
+        name = safe_name(folder.name) + f"-{number}" * (number > 1)
+        found = model.replace("demo", name) if "demo" in model else f"{model}-{name}"
+        if found != model and is_free(place_of_voice(Path(), found), str(folder)):
+            return found
+    raise AssertionError
 
 
 def expected_time(found: Recordings, family: str) -> str:

@@ -23,6 +23,7 @@ from flows.command import failed, run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
 from flows.workspace import bring_back, check_settings, keep_voice, make_workspace
+from sonorant.corpus.importers import CorpusConfig
 from sonorant.errors import SonorantError
 from sonorant.files import locked, read_json
 from sonorant.processes import SCHEDULER
@@ -110,7 +111,8 @@ def train_and_export(
             bring_back(where, root)
             if voice.exists():
                 model = params.load("register", RegisterConfig, where / "params.yaml").model
-                voice = keep_voice(voice, root, model)
+                corpus = params.load("corpus", CorpusConfig, where / "params.yaml").path
+                voice = keep_voice(voice, root, model, corpus)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
             describe_execution(execution, origin_tags(where))  # DVC wrote its lock after the last stage set its tags

@@ -21,6 +21,8 @@ from tasks.origin import git, trust
 SHARED = "runs"
 VOICES = Path("voices")
 """Copies of workspaces' voices; `make clean` leaves them."""
+CORPUS = "corpus.txt"
+"""File of a copied voice: the path of its corpus."""
 SIDE_BY_SIDE = Path("reports/families")
 """Folder of each family's metrics, which appear in the reports of other families."""
 
@@ -95,12 +97,23 @@ def bring_back(folder: Path, root: Path) -> None:
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
-def keep_voice(voice: Path, root: Path, model: str) -> Path:
+def keep_voice(voice: Path, root: Path, model: str, corpus: str) -> Path:
     """Copy a workspace's voice to `VOICES` under the name of its registered model, and return the copy. The registry
-    has older ones."""
-    kept = root / VOICES / safe_name(model.removeprefix("sonorant-"))
-    _copy(voice, kept)
+    has older ones. Raises SonorantError if that is another corpus's voice."""
+    kept = place_of_voice(root, model)
+    if not is_free(kept, corpus):
+        raise SonorantError(f"{kept}: contains another corpus's voice; move it, or set register.model to another name")
+    _copy(voice, kept, corpus)
     return kept
+
+
+def place_of_voice(root: Path, model: str) -> Path:
+    return root / VOICES / safe_name(model.removeprefix("sonorant-"))
+
+
+def is_free(kept: Path, corpus: str) -> bool:
+    """Return whether `kept` is absent, or a voice of `corpus`."""
+    return not kept.exists() or ((record := kept / CORPUS).exists() and record.read_text(encoding="utf-8") == corpus)
 
 
 def safe_name(text: str) -> str:
@@ -132,10 +145,12 @@ def _copy_side_by_side(source: Path, target: Path, names: Collection[Path]) -> N
         _copy(source / name, target / name)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, corpus: str = "") -> None:
     with atomic_folder(target) as copied:
         # Without modes: DVC's links are read-only.
         shutil.copytree(source, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        if corpus:
+            (copied / CORPUS).write_text(corpus, encoding="utf-8")
 
 
 def _files(root: Path) -> list[Path]:

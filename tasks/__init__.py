@@ -7,8 +7,6 @@ import signal
 import sys
 from types import FrameType, TracebackType
 
-from sonorant.processes import STOPPED, UNDER
-
 if not sys.stderr.isatty():  # a line at the end of a progress bar, and every ten minutes; tqdm reads this on import
     for name, seconds in ("DELAY", "1e-9"), ("MININTERVAL", "600"), ("MAXINTERVAL", "600"):
         os.environ.setdefault(f"TQDM_{name}", seconds)
@@ -32,6 +30,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def stopped_in_one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    from sonorant.processes import STOPPED, UNDER  # interrupted, too
+
     if not _interrupted and not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
     elif UNDER not in os.environ:

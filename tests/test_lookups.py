@@ -9,7 +9,8 @@ import pytest
 
 from sonorant import QUIET
 from testbed.machines import why_not
-from tests.flows.test_actions import project as project  # a fixture
+from tests.flows.conftest import make_project as make_project  # a fixture
+from tests.flows.test_actions import project as project
 from tests.support.imports import ROOT
 
 RECORDER = """

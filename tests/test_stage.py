@@ -1,17 +1,32 @@
 import errno
 import json
+import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from sonorant.processes import STOPPED
 from sonorant.registry.tracking import open_store
 from tasks.stage import names_of, run, stage_of_graph
 from tests.support.imports import ROOT
 
 pytest.importorskip("mlflow")
+STOP = """
+import runpy, sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name.startswith("sonorant."):
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+sys.orig_argv[1:] = ["-m", "tasks.choose"]
+runpy.run_module("tasks.choose", run_name="__main__")
+"""
 
 
 @pytest.mark.parametrize("metrics", ["reports/metrics.json", {"reports/metrics.json": {"cache": False}}], ids=type)
@@ -63,6 +78,13 @@ def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture
     assert ended.value.code == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and "space" in line
+
+
+def test_every_task_is_stopped_in_one_line_also_while_it_is_imported() -> None:
+    programs = [text for file in ROOT.glob("tasks/*.py") if "\nif __name__" in (text := file.read_text())]
+    assert programs and all(re.search(r"\n    run\(main(, stage=.*)?\)\n$", text) for text in programs)
+    done = subprocess.run([sys.executable, "-c", STOP], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0 and done.stderr == f"{STOPPED}\n"
 
 
 def test_an_error_that_names_no_file_keeps_its_traceback() -> None:

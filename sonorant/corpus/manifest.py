@@ -29,6 +29,7 @@ class Defect(StrEnum):
     # found by `prepare`
     DUPLICATE_ID = "duplicate id"
     EMPTY_TEXT = "empty text"
+    DECODED_TWICE = "text decoded twice"
     MARKED = "mark of a sound in the text (prepare.marks)"
     MISSING_AUDIO = "missing audio"
     EMPTY_FILE = "empty file"

@@ -35,10 +35,10 @@ LOCK = DEFAULT_DATABASE.with_name("registry.lock")
 
 
 @contextmanager
-def registry() -> Iterator[Store]:
+def registry(create: bool = False) -> Iterator[Store]:
     """Open the store and lock it for processes in this folder. Clones of the project may write to the same MLflow, so
     callers check again before writing. Raises the errors of `answering`."""
-    with answering("registry") as store, locked(LOCK):
+    with answering("registry", create) as store, locked(LOCK):
         yield store
 
 

@@ -83,7 +83,7 @@ def register(
         spec = RunSpec(
             key=f"{config.model}-{content_of(voice)}", stage="register", execution=execution, tags=dict(origin)
         )
-        with registry() as store:
+        with registry(create=True) as store:
             version, new = _version(store, config.model, voice, spec)
             _describe(store, version, voice, metrics, origin)
             _log_files(store, version.run_id, voice, metrics, report)

@@ -10,11 +10,12 @@ import pytest
 import soundfile
 
 from sonorant.audio.conditioning import ConditionConfig
+from sonorant.corpus.decisions import Decided
 from sonorant.corpus.importers import CorpusConfig, import_corpus
 from sonorant.corpus.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.corpus.preparation.prepare import examine
-from sonorant.corpus.preparation.transcripts import refuse_decoded_twice
+from sonorant.corpus.preparation.transcripts import without_decoded_twice
 from sonorant.corpus.splits import split_of, text_key
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
@@ -66,12 +67,12 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
         "nan": nan, "infinite": infinite, "short": sound(0.2),
         "no-samples": sound(0), "long": sound(12.5), "silent": np.zeros(32000), "hiss": sound() * 1e-3,
         "clipped": np.sign(sound()), "too-fast": sound(0.8), "too-slow": sound(11.0), "blank-text": sound(0.1),
-        "laughing": sound(), "two-voices": np.stack([sound(), sound()], axis=1),
+        "laughing": sound(), "twice": sound(), "two-voices": np.stack([sound(), sound()], axis=1),
     }  # fmt: skip
     for id in ("empty-text", "not-utf8", "chinese", "columns", "truncated", "zero-bytes", "garbage"):
         recordings[id] = sound()
     rows = {
-        "laughing": b"|Some [laughter] words.|",
+        "laughing": b"|Some [laughter] words.|", "twice": "|Some naÃ¯ve words.|".encode(),
         "empty-text": b"||", "blank-text": b"| |\t", "only-dots": b"|...|...", "columns": b"|one|two|three",
         "not-utf8": b"|na\xefve words, said|na\xefve words, said", "missing": SAID, "../../outside": SAID,
         "chinese": "|He said 你好 to all of us.|He said 你好 to all of us.".encode(),
@@ -92,7 +93,7 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
         "short": Defect.TOO_SHORT, "no-samples": Defect.TOO_SHORT, "long": Defect.TOO_LONG,
         "silent": Defect.SILENT, "hiss": Defect.SILENT, "clipped": Defect.CLIPPED,
         "too-fast": Defect.SPEAKING_RATE, "too-slow": Defect.SPEAKING_RATE, "truncated": Defect.TRUNCATED,
-        "zero-bytes": Defect.EMPTY_FILE, "laughing": Defect.MARKED,
+        "zero-bytes": Defect.EMPTY_FILE, "laughing": Defect.MARKED, "twice": Defect.DECODED_TWICE,
         "garbage": Defect.UNREADABLE, "two-voices": Defect.CHANNELS_DIFFER,
     }  # fmt: skip
 
@@ -245,7 +246,21 @@ def test_texts_decoded_twice_are_refused_with_the_command_that_mends_them(
     write_manifest(corpus / "manifest.jsonl", twice)
     with pytest.raises(SonorantError, match=rf"2 of 2 texts .* for 'Voil.*: iconv -f UTF-8 -t {codec} old > new$"):
         prepare(corpus, tmp_path / "out", CONFIG, "gruut", condition=CONDITION)
-    refuse_decoded_twice(rows)
+
+
+TWICE = "fÃ¼r|Ã–l|GRÃœN|Å“uvre|Ã la carte|VoilÃ tout|donâ€™t|10Â°C|bÄ™dÄ…|ÐŸÑ€Ð¸"
+ORDINARY = "A IRMÃ DELE|AMANHÃ…|l’école|C’était l’art|—Él vino|Strauß’ Walzer|LE CAFÉ’S|un café…»|Ä… na ja|für|при"
+
+
+@pytest.mark.parametrize(("texts", "found"), [(TWICE, True), (ORDINARY, False)])
+def test_a_text_decoded_twice_is_rejected_and_an_ordinary_one_is_not(texts: str, found: bool) -> None:
+    for text in texts.split("|"):
+        rows = [replace(SOUND, text=each) for each in (text, "Plain.", "Grüße", "déjà vu")]
+        decided = without_decoded_twice(Decided(rows, [""] * 4, None, None))
+        assert [row.defect for row in decided.utterances] == [Defect.DECODED_TWICE if found else None, *[None] * 3], (
+            text
+        )
+        assert decided.notes[1:] == [""] * 3 and ("write " in decided.notes[0]) == found
 
 
 def test_a_split_without_utterances_is_refused_with_the_setting_that_fills_it(tmp_path: Path, murmur: Murmur) -> None:

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from flows.own_recordings import expected_time, find_recordings, overrides_for
-from flows.workspace import check_overrides
+from flows.workspace import check_overrides, keep_voice
 from sonorant.errors import SonorantError
 from sonorant.plugins import family_names
 from tests.support.imports import ROOT
@@ -19,7 +19,7 @@ def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recordings(folder: Path, *rates: int, seconds: float = 0.1) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for number, rate in enumerate(rates):
         soundfile.write(folder / f"{number}.wav", np.zeros(int(rate * seconds)), rate)
         (folder / f"{number}.txt").write_text("A text.")
@@ -36,6 +36,17 @@ def test_a_voice_is_as_wide_as_its_recordings_and_no_wider(
     assert found["register.model"] == "sonorant-my-voice"
     assert Path(found["corpus.path"]).is_absolute(), "the run works in another folder"
     check_overrides(ROOT / "params.yaml", found)
+
+
+def test_a_corpus_whose_name_is_another_corpus_s_gets_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, demo = (recordings(tmp_path / name, 16000) for name in ("a/录音", "b/录音", "demo"))
+    for name in ("params.yaml", "corpora"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    for folder, name in ((first, "recordings"), (second, "recordings-2"), (demo, "demo-2"), (first, "recordings")):
+        found = overrides_for(find_recordings(folder), "sonorant-demo", "parallel")
+        assert found["register.model"] == f"sonorant-{name}"
+        keep_voice(first, tmp_path, found["register.model"], found["corpus.path"])
 
 
 def test_a_rare_rate_does_not_decide(tmp_path: Path) -> None:

@@ -104,7 +104,11 @@ def test_a_voice_is_kept_under_its_name_and_cleaning_leaves_it(tmp_path: Path) -
     voice.mkdir(parents=True)
     (voice / "voice.json").write_text("{}")
     (voice / "voice.json").chmod(0o444)  # by DVC
-    assert {keep_voice(voice, tmp_path, "sonorant-my_voice") for _ in range(2)} == {tmp_path / "voices/my-voice"}
+    kept = {keep_voice(voice, tmp_path, "sonorant-my_voice", "/a/my voice") for _ in range(2)}
+    assert kept == {tmp_path / "voices/my-voice"}
+    (voice / "voice.json").unlink()
+    with pytest.raises(SonorantError, match=r"voices/my-voice: .* another corpus's voice; move it, or"):
+        keep_voice(voice, tmp_path, "sonorant-my_voice", "/b/my voice")
     subprocess.run(["make", "-s", "-f", ROOT / "Makefile", "clean"], cwd=tmp_path, check=True)
     assert not voice.exists() and (tmp_path / "voices/my-voice/voice.json").exists()
 

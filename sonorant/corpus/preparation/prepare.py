@@ -42,7 +42,7 @@ from sonorant.corpus.preparation.outcomes import (
     sound,
 )
 from sonorant.corpus.preparation.summary import summarize, summarize_unplaced, summary_page
-from sonorant.corpus.preparation.transcripts import refuse_decoded_twice, without_marks
+from sonorant.corpus.preparation.transcripts import without_decoded_twice, without_marks
 from sonorant.corpus.splits import empty_splits, few_texts, split_key, split_of
 from sonorant.errors import SonorantError, install
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
@@ -82,7 +82,7 @@ def prepare(
         raise SonorantError(f"prepare.rate_dnsmos: speechmos is not installed; run: {install('mos')}")
     files = _hashes(utterances, corpus)
     decided, marks = without_marks(decide(utterances, files, corpus, config.decisions), config.marks)
-    refuse_decoded_twice(decided.utterances)
+    decided = without_decoded_twice(decided)
     rows = list(without_repeated_ids(decided.utterances))
     found = compute_missing(
         partial(examine, corpus=corpus, config=config, condition=condition, frontend=frontend, lexicon=lexicon),

@@ -5,13 +5,12 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from sonorant.corpus.decisions import Decided
-from sonorant.corpus.manifest import Defect, Utterance
+from sonorant.corpus.manifest import Defect
 from sonorant.errors import SonorantError
 
 _KNOWN = json.loads((Path(__file__).parent / "marks.json").read_text(encoding="utf-8"))
@@ -22,6 +21,8 @@ _SOUND = re.compile(
     re.IGNORECASE,
 )
 _CODECS = ("cp1252", "latin1", "macintosh", "cp850")
+_ORDINARY = re.compile(r"(?:(?<=[A-ZÀ-Þ])[Ã-ÅÈ]|\b[ÄÅ])[…‘’“”–—›»](?!\w)")  # AMANHÃ…
+_EVIDENCE = re.compile("[¡-ſȘ-ț‐-™]|[Ͱ-\uffff]{2}")  # l’é in macintosh is one letter
 
 
 def without_marks(decided: Decided, how: str) -> tuple[Decided, Counter[str]]:
@@ -49,19 +50,32 @@ def plain(text: str) -> tuple[str, list[str], list[str]]:
     return _SOUND.sub(" ", text), layout, _SOUND.findall(text)
 
 
-def refuse_decoded_twice(utterances: Sequence[Utterance]) -> None:
-    """Raise SonorantError if most texts that are not ASCII are UTF-8 that was decoded in another encoding ("fÃ¼r")."""
-    foreign = [utterance.text for utterance in utterances if not utterance.text.isascii()]
+def without_decoded_twice(decided: Decided) -> Decided:
+    """Mark UTF-8 that was decoded in another encoding ("fÃ¼r") as defective. Raise SonorantError if most texts that are
+    not ASCII are."""
+    utterances, notes = list(decided.utterances), list(decided.notes)
+    foreign = [place for place, utterance in enumerate(utterances) if not utterance.text.isascii()]
     for codec in _CODECS:
-        found = [(text, meant) for text in foreign if (meant := _meant(text, codec))]
-        if len(found) * 2 > len(foreign):
-            raise SonorantError(
-                f"corpus.path: {len(found)} of {len(foreign)} texts with characters outside ASCII were decoded twice, "
-                f"such as {found[0][0]!r} for {found[0][1]!r}; convert the files: iconv -f UTF-8 -t {codec} old > new"
-            )
+        found = {place: meant for place in foreign if (meant := _meant(utterances[place].text, codec))}
+        for place, meant in found.items():
+            if len(found) * 2 > len(foreign):
+                raise SonorantError(
+                    f"corpus.path: {len(found)} of {len(foreign)} texts with characters outside ASCII were decoded "
+                    f"twice, such as {utterances[place].text!r} for {meant!r}; convert the files: iconv -f UTF-8 -t "
+                    f"{codec} old > new"
+                )
+            if utterances[place].defect is None:
+                utterances[place] = replace(utterances[place], defect=Defect.DECODED_TWICE)
+                notes[place] = f"UTF-8 that was decoded as {codec}; write {meant!r}"
+    return replace(decided, utterances=utterances, notes=notes)
 
 
 def _meant(text: str, codec: str) -> str | None:
+    """Return a text decoded twice as meant, None for others."""
     with suppress(UnicodeError):  # the no-break space, second byte of à, has become a blank
-        return re.sub("(?<=[ÃÂ]) ", "\xa0", text).encode(codec).decode("utf-8")
+        first, rest = (
+            re.sub("(?<![A-ZÀ-Þ].)(?<=[ÃÂ]) ", "\xa0 ", part).encode(codec).decode("utf-8")
+            for part in (text, _ORDINARY.sub("", text))
+        )
+        return first if _EVIDENCE.search(rest) else None
     return None

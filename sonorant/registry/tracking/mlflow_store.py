@@ -25,6 +25,7 @@ EXPERIMENT = "sonorant"
 MLFLOW_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower checks before resending
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "PGCONNECT_TIMEOUT": "5",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "GIT_PYTHON_REFRESH": "quiet",
@@ -88,9 +89,9 @@ def models_page(uri: str, *version: str) -> str:
     return f"{shown(uri).rstrip('/')}/#/{path}?workflowType=machine_learning"  # otherwise MLflow's pages of LLMs open
 
 
-def open_store() -> Store:
+def open_store(create: bool = True) -> Store:
     """Connect to the store and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed
-    or the store does not answer."""
+    or the store does not answer, SonorantError if an sqlite file to read is missing."""
     uri = store_uri()
     for name, value in MLFLOW_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -98,9 +99,15 @@ def open_store() -> Store:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # warns at each attempt; logged once here
     database = Path(uri.removeprefix("sqlite:///")).resolve() if uri.startswith("sqlite:///") else None
+    if database and not create and not database.exists():
+        raise SonorantError(f"{database}: no such file; register a voice first, or set MLFLOW_TRACKING_URI")
     try:
         from mlflow.tracking import MlflowClient
 
+        if not uri.startswith("http"):
+            from mlflow.store.db import utils
+
+            utils.MAX_RETRY_COUNT = 1  # instead of 100 s
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # importing mlflow sets it to INFO
         # The first client of a new sqlite file creates its tables; two simultaneous ones would collide.
         with locked(database.with_name(f"{database.name}.lock")) if database else nullcontext():
@@ -119,10 +126,10 @@ def open_store() -> Store:
 
 
 @contextmanager
-def answering(what: str) -> Iterator[Store]:
-    """Open the store; error messages name `what`. Raises TrackingUnavailable if MLflow does not answer, SonorantError
-    if it refuses a request."""
-    store = open_store()
+def answering(what: str, create: bool = False) -> Iterator[Store]:
+    """Open the store; error messages name `what`. Raises the errors of `open_store`, and SonorantError if MLflow
+    refuses a request."""
+    store = open_store(create)
     from mlflow.exceptions import MlflowException
 
     try:
