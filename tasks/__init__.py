@@ -3,7 +3,6 @@
 import gc
 import logging
 import os
-import signal
 import sys
 from types import FrameType, TracebackType
 

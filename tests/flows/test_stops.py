@@ -46,15 +46,16 @@ def main():
 if __name__ == "__main__":
     run(main)
 """
-CONVERTED = POOL.replace("    spread(", "    converted(").replace("def main", """\
+CONVERT = """\
+import logging
 def converted(*work, **how):
     try:
         spread(*work, **how)
     except KeyboardInterrupt:
         logging.error("Traceback of an error that torch makes of it")
         raise TypeError("empty() failed") from None
-
-def main""").replace("import time", "import logging, time")
+"""
+CONVERTED = CONVERT + POOL.replace("    spread(", "    converted(")
 TRAINING = """\
 from pathlib import Path
 from sonorant.files import read_json, write_text
