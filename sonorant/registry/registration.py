@@ -53,7 +53,7 @@ class Registered:
         found = "registered" if self.new else "already registered"
         line = f"models:/{self.name}/{self.version}: {found}"
         line += f"; cannot be fine-tuned: no trained {' or '.join(self.without)}" if self.without else ""
-        page = models_page(store_uri(), self.name, f"{self.version}")
+        page = models_page(store_uri(), self.name, self.version)
         return line + (f"; {page}" if page else "")
 
 

@@ -294,7 +294,7 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
 
 
 def test_links_open_a_page_of_models() -> None:
-    page = models_page("http://me:pass@host:5000/", "demo", "2")
+    page = models_page("http://me:pass@host:5000/", "demo", 2)
     assert page == "http://host:5000/#/models/demo/versions/2?workflowType=machine_learning"
     assert models_page("sqlite:///runs/mlflow.db") == ""
 

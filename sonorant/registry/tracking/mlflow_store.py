@@ -81,11 +81,11 @@ def shown(text: object) -> str:
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
-def models_page(uri: str, *version: str) -> str:
+def models_page(uri: str, *version: str | int) -> str:
     """Return the address of the models, or of a name and version, on the server at `uri`; empty for a database."""
     if not uri.startswith("http"):
         return ""
-    path = "/".join(["models", "/versions/".join(version)]).rstrip("/")
+    path = "/".join(["models", "/versions/".join(map(str, version))]).rstrip("/")
     return f"{shown(uri).rstrip('/')}/#/{path}?workflowType=machine_learning"  # otherwise MLflow's pages of LLMs open
 
 
