@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sonorant.checked import DoubtError, built
-from sonorant.errors import FULL, SonorantError
+from sonorant.errors import FULL, SonorantError, file_errors
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -191,9 +191,10 @@ def user_caches() -> Path:
 
 
 def user_cache(name: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the user's cache. If missing, `fill` creates it atomically, in one process at a time."""
+    """Return a folder of the user's cache. If missing, `fill` creates it atomically, in one process at a time. Raises
+    SonorantError if the cache cannot be written."""
     caches = user_caches()
-    with locked(caches / f"{name}.lock"):
+    with file_errors(), locked(caches / f"{name}.lock"):
         if not (caches / name).exists():
             with atomic_folder(caches / name) as folder:
                 fill(folder)

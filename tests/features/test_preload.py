@@ -45,6 +45,7 @@ def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path,
 def test_workers_do_without_shared_memory_where_it_is_small(features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers have 64 MiB of /dev/shm."""
     store = FeatureStore.open(features)
+    monkeypatch.setattr("sonorant.features.batches.ROOM", 0)
     assert all(tensor.is_shared() for batch in batches(store, workers=2) for tensor in batch.values())
     monkeypatch.setattr("sonorant.features.batches.ROOM", 2**60)
     found = batches(store, workers=2)
