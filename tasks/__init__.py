@@ -24,7 +24,9 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     an export, and logs that."""
     global _interrupted
     _interrupted = True
-    logging.disable(logging.CRITICAL)
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("torch"):
+            logging.getLogger(name).disabled = True
     raise KeyboardInterrupt
 
 

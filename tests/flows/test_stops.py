@@ -52,7 +52,7 @@ def converted(*work, **how):
     try:
         spread(*work, **how)
     except KeyboardInterrupt:
-        logging.error("Traceback of an error that torch makes of it")
+        logging.getLogger("torch.x").error("Traceback of an error that torch makes of it")
         raise TypeError("empty() failed") from None
 """
 CONVERTED = CONVERT + POOL.replace("    spread(", "    converted(")
