@@ -48,11 +48,12 @@ if __name__ == "__main__":
 """
 CONVERT = """\
 import logging
+torch_log = logging.getLogger("torch.x")
 def converted(*work, **how):
     try:
         spread(*work, **how)
     except KeyboardInterrupt:
-        logging.getLogger("torch.x").error("Traceback of an error that torch makes of it")
+        torch_log.error("Traceback of an error that torch makes of it")
         raise TypeError("empty() failed") from None
 """
 CONVERTED = CONVERT + POOL.replace("    spread(", "    converted(")
