@@ -158,6 +158,8 @@ def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) ->
     run = Path(job.run)
     _say(f"training in {run}")
     Path(job.out).mkdir(parents=True, exist_ok=True)  # fails now rather than after training
+    if not any(Path(job.out).iterdir()):
+        Path(job.out).rmdir()
     # Locked before the MLflow run opens; otherwise two processes would send the run's points.
     with RunDirectory(run).launching(_say):
         if initial:
