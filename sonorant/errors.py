@@ -39,17 +39,24 @@ def needing(extra: str, what: str) -> Iterator[None]:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra of pyproject.toml from this clone, or from where the wheel came."""
+    """Return the command that installs an extra of pyproject.toml from this clone, or from where the wheel came.
+
+    Reports contain it, so it names no folder of this machine but those above the current one.
+    """
     clone = os.path.relpath(Path(__file__).parents[1])
     if Path(clone, "pyproject.toml").is_file():
-        return f"pip install -c {clone}/requirements.lock -e '{clone}[{extra}]'"
+        outside = set(Path(clone).parts) - {".."}
+        here, where = (".", ", in the clone of Sonorant") if outside else (clone, "")
+        return f"pip install -c {here}/requirements.lock -e '{here}[{extra}]'{where}"
     from importlib import metadata
 
     try:
-        origin = json.loads(metadata.distribution("sonorant").read_text("direct_url.json") or "{}")
+        origin = json.loads(metadata.distribution("sonorant").read_text("direct_url.json") or "{}").get("url", "")
     except metadata.PackageNotFoundError:
-        origin = {}
-    source = f" @ {origin['url']}" if origin else ""  # none if the wheel came from an index
+        origin = ""
+    if origin.startswith("file:"):
+        return f"pip install './{Path(origin).name}[{extra}]', in the folder of that file"
+    source = f" @ {origin}" if origin else ""  # none if the wheel came from an index
     return f"pip install 'sonorant[{extra}]{source}'"
 
 

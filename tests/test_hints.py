@@ -1,6 +1,7 @@
 """What errors and help tell people to run exists."""
 
 import argparse
+import json
 import re
 import tomllib
 from importlib import metadata
@@ -42,13 +43,24 @@ def test_a_hint_is_a_command_that_parses(
         assert run_command(module, *words[first:], cwd=ROOT).returncode == 0
 
 
-def test_an_extra_is_installed_from_the_clone_or_from_where_the_wheel_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert errors.install("gpu") == "pip install -c ./requirements.lock -e '.[gpu]'"
+def test_an_extra_is_installed_from_the_clone_or_from_where_the_wheel_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = "pip install -c {0}/requirements.lock -e '{0}[gpu]'"
+    for place, command in ((ROOT, clone.format(".")), (ROOT / "tests" / "text", clone.format("../.."))):
+        monkeypatch.chdir(place)
+        assert errors.install("gpu") == command
+    monkeypatch.chdir(tmp_path)
+    assert errors.install("gpu") == clone.format(".") + ", in the clone of Sonorant", "no folder of this machine"
     monkeypatch.setattr(errors, "__file__", "/nowhere/sonorant/errors.py")
-    for origin, source in (('{"url": "file:///s.whl"}', " @ file:///s.whl"), (None, "")):
-        monkeypatch.setattr(metadata, "distribution", lambda _, text=origin: SimpleNamespace(read_text=lambda _: text))
-        assert errors.install("gpu") == f"pip install 'sonorant[gpu]{source}'"
+    for url, command in (
+        ("file:///home/s.whl", "'./s.whl[gpu]', in the folder of that file"),
+        ("https://host/s.whl", "'sonorant[gpu] @ https://host/s.whl'"),
+        (None, "'sonorant[gpu]'"),
+    ):
+        text = json.dumps({"url": url}) if url else None
+        monkeypatch.setattr(metadata, "distribution", lambda _, text=text: SimpleNamespace(read_text=lambda _: text))
+        assert errors.install("gpu") == f"pip install {command}"
 
 
 def test_every_hint_to_install_an_extra_names_one() -> None:
