@@ -185,6 +185,7 @@ def share_and_kill(folder: Path) -> TuningStudy:
     return study
 
 
+@pytest.mark.long
 def test_workers_share_a_study_and_a_killed_one_loses_no_trial(here: Path) -> None:
     study = share_and_kill(here)
     assert counts(study) == "6 complete, 0 left"

@@ -191,9 +191,10 @@ def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) 
     assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
 
 
-def test_a_client_that_closes_its_sending_side_is_answered(server: Running) -> None:
+def test_a_client_that_closes_its_sending_side_is_answered(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonorant.serving.gate.LEFT_SECONDS", 0.1)
     with connected(server) as client:
-        send(client, LONG)
+        send(client, json.dumps({"text": "The rain had stopped, and nobody came. " * 24, "speed": 0.5}).encode())
         client.shutdown(socket.SHUT_WR)
         answer = until_closed(client)
         assert b"HTTP/1.1 200" in answer and b'"end": true' in answer

@@ -153,6 +153,7 @@ def test_lines_are_sentences_where_asked_and_in_serving(voice: Voice) -> None:
     assert ServedRequest(text=text).lines and not SpeechRequest(text=text).lines
 
 
+@pytest.mark.long
 def test_twelve_thousand_words_take_no_more_memory_than_six_thousand(voice_bundle: Path) -> None:
     """MiB of a separate process above its use after sentences of every length."""
     program = r"""

@@ -74,6 +74,7 @@ def test_a_finding_that_holds_is_printed_once_and_counted_as_long_as_it_holds() 
     assert counts == [None] * 8 + [2] * 5 + [0] * 3
 
 
+@pytest.mark.long
 def test_a_slow_rank_is_named_while_it_trains(features: Path, tmp_path: Path) -> None:
     settings = {"steps": 60, "log_every": 2, "validate_every": 60, "checkpoint_every": 60}
     training = Training("acoustic", features, tmp_path, **settings)

@@ -24,6 +24,7 @@ from tests.training.disturbed_worker import Delayed
 from tests.training.trainings import ALONE
 
 
+@pytest.mark.long
 def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(features: Path, tmp_path: Path) -> None:
     copies = {"preload": "folder", "preload_folder": str(tmp_path / "copies")}
     training = Training("vocoder", features, tmp_path, {"profile": "3:4", "data": copies}, steps=8, log_every=2)

@@ -72,6 +72,7 @@ def test_the_weights_of_the_lowest_loss_are_kept_not_the_last(
     assert_same(averages[9], dict(again.trained.ema.module.state_dict()))
 
 
+@pytest.mark.long
 def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, tmp_path: Path, alone: None) -> None:
     one = trainer_of(tiny_recipe("acoustic", many, **EARLY), tmp_path / "one")
     one.train()

@@ -178,6 +178,7 @@ def test_contradictions_are_refused(changes: dict[str, Any]) -> None:
         CorpusConfig(kind="long", path="unused", **changes)
 
 
+@pytest.mark.long
 def test_only_what_is_new_is_worked_on_also_after_an_end_in_the_middle(
     speech: list[Floats], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
