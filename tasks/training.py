@@ -69,8 +69,7 @@ def train(
 ) -> bool:
     """Train `recipe` (a kind of model) to its last step and write the model to `out`.
 
-    A run with the same data, settings and VERSION is resumed, with any version of the code; if it is finished, only its
-    model is written again.
+    A run with the same data, settings and VERSION is resumed, under any code; a finished one writes its model again.
 
     Args:
         codes: token store of `features`, for recipes that learn codes.
@@ -82,13 +81,11 @@ def train(
     writes `out` and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
-    codes_hash = hash_of_codes(codes, features) if codes else None
     if profile:
         parse_steps(profile)
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
-    initial_hash = initial.content() if initial else None  # of the content, because aliases move and files change
-    content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
+    content = _content(recipe, model, settings, features, codes, initial)
     node, run = Node.of(os.environ), runs / name / fingerprint(content)
     if fresh and node.first:
         _start_again(run)
@@ -140,16 +137,18 @@ def _say_changed(kind: str, run: Path, content: Fields) -> None:
             return
 
 
-def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:
+def _content(
+    recipe: str, model: Fields, settings: Fields, features: Path, codes: Path | None, initial: Initial | None
+) -> Fields:
     """Return everything that affects the result of a training run, for its fingerprint."""
     return {
         "recipe": recipe,
         "version": model_kind(recipe).VERSION,
         "model": model,
         "train": in_use(settings) | {"init_from": None},
-        "initial": initial,
-        "data": data,
-        "codes": codes,
+        "initial": initial.content() if initial else None,  # not its name, because aliases move and files change
+        "data": hash_of(features),
+        "codes": hash_of_codes(codes, features) if codes else None,
     }
 
 
@@ -159,7 +158,7 @@ def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) ->
     _say(f"training in {run}")
     Path(job.out).mkdir(parents=True, exist_ok=True)  # fails now rather than after training
     if not any(Path(job.out).iterdir()):
-        Path(job.out).rmdir()
+        Path(job.out).rmdir()  # a killed training leaves no empty model
     # Locked before the MLflow run opens; otherwise two processes would send the run's points.
     with RunDirectory(run).launching(_say):
         if initial:
