@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -133,7 +134,8 @@ def test_a_stopped_command_says_so_in_a_line_leaves_nothing_and_goes_on(
         assert process.wait(PATIENCE) != 0
         printed = (root / "printed").read_text()
         assert "Traceback" not in printed and printed.count("the same command") >= 1 >= printed.count(STOPPED), printed
-        assert code != TRAINING or "stopped and saved at step 21" in printed, printed
+        saved = re.search(r"stopped and saved (at step 2[12])", printed)  # the ranks agree one step after the signal
+        assert code != TRAINING or saved, printed
         wait_until(lambda: not processes_of(root), 5.0)
         assert not (root / "out.txt").exists() and list(root.rglob(".*.tmp")) == []
         lock = root / ".dvc/tmp/rwlock"
@@ -142,4 +144,4 @@ def test_a_stopped_command_says_so_in_a_line_leaves_nothing_and_goes_on(
         again = start(words, cwd=root, env=env | {"HELD_AT": "-1"}, stdout=output, stderr=output)
         assert again.wait(PATIENCE) == 0, (root / "printed").read_text()
     assert (root / "out.txt").read_text() == "whole"
-    assert code != TRAINING or "resuming acoustic from its checkpoint at step 21" in (root / "printed").read_text()
+    assert not saved or f"resuming acoustic from its checkpoint {saved[1]}" in (root / "printed").read_text()
